@@ -12,22 +12,21 @@ TESTS ?=
 # Tests at once: some of them sleep while others compute.
 JOBS ?= $(shell expr $$(nproc) + 1)
 QUICKSTART_SECONDS ?= 30
+# What pip installs without root.
+export PATH := $(PATH):$(HOME)/.local/bin
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check check-all check-rest test asan fuzz gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme planner install clean
+.PHONY: all help quickstart check check-all check-rest test asan fuzz aarch64-check gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme planner install uninstall package package-deb package-tarball clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
 	@cmake --build --preset dev
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 17
 
 quickstart: ## install what is missing, build, answer for GPUs, then predict, measure and train on the CPU
-	@tools/setup --build
-	@$(MAKE) --no-print-directory --silent build/dev/build.ninja
-	@cmake --build --preset dev --target gpudays
-	@tools/quickstart build/dev/gpudays $(QUICKSTART_SECONDS)
+	@tools/quickstart $(QUICKSTART_SECONDS)
 
 check: ## install what is missing, then every test: dev, sanitizers, fuzzers, clang, lint
 	@tools/setup
@@ -53,6 +52,9 @@ asan: build/asan/build.ninja ## the quick test folders under ASan + UBSan
 fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
 	@cmake --build --preset fuzz
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
+
+aarch64-check: ## compile for 64-bit ARM, run the unit tests under qemu
+	@tools/aarch64-check
 
 gpu-check: all ## the tests that need a GPU; each is skipped with its reason where there is none
 	@rm -rf build/dev/gpu-cache
@@ -107,6 +109,17 @@ planner: ## build/planner.html, the planner for browsers (docs/planner.md); inst
 install: build/dev/build.ninja ## program, library, manual page and completion to PREFIX (under DESTDIR)
 	@cmake --build --preset dev --target manual gpudays_shared
 	@DESTDIR=$(DESTDIR) cmake --install build/dev --prefix $(PREFIX)
+
+uninstall: ## remove what 'make install' has installed (under DESTDIR)
+	@DESTDIR=$(DESTDIR) cmake -DMANIFEST=build/dev/install_manifest.txt -P cmake/uninstall.cmake
+
+package: package-deb package-tarball ## Debian packages (build/deb/packages) and a tarball for any x86-64 Linux (build/packages)
+
+package-deb: ## the Debian packages alone
+	@tools/package deb
+
+package-tarball: ## the tarball alone; for 64-bit ARM: tools/package tarball arm64
+	@tools/package tarball
 
 clean: ## remove build/
 	rm -rf build

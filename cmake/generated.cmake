@@ -11,14 +11,15 @@ add_custom_target(gd_generated
           "-DSOURCE_DIR=${PROJECT_SOURCE_DIR}"
           "-DGIT=$<IF:$<BOOL:${Git_FOUND}>,${GIT_EXECUTABLE},>"
           "-DOUTPUT=${GD_GENERATED_DIR}/gd_version.h"
+          "-DPACKAGES=${GD_GENERATED_DIR}/version.cmake"
           -P "${PROJECT_SOURCE_DIR}/cmake/write_version.cmake"
-  BYPRODUCTS "${GD_GENERATED_DIR}/gd_version.h"
+  BYPRODUCTS "${GD_GENERATED_DIR}/gd_version.h" "${GD_GENERATED_DIR}/version.cmake"
   COMMENT "Asking git for the commit" VERBATIM)
 
 # The list goes through a file: it is a dependency of its own, so a data file that was removed
 # leaves the binary too.
 file(GLOB_RECURSE data_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/data"
-  data/*.json data/*.csv data/*.css data/*.js data/completion/gpudays.* docs/gpudays.1.in)
+  data/*.json data/*.csv data/*.css data/*.js data/*.py data/completion/gpudays.* docs/gpudays.1.in)
 file(GLOB_RECURSE kernel_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src/backend"
   src/backend/*.cu src/backend/*.cuh)
 file(GLOB result_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" results/*.csv)

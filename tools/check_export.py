@@ -3,10 +3,11 @@
 
 Usage: tools/check_export.py GPUDAYS >results/export-checked.txt
 
-Needs transformers, accelerate, deepspeed, torchtitan 0.2 (tyro) and torch. Nothing trains: settings
-are parsed by the tools' own loaders, the batch is checked by them, and the learning rates of their
-schedulers are compared with the recipe's. A GPU is not needed; that there is an Ampere GPU is
-pretended where transformers asks.
+Needs transformers, accelerate, deepspeed, torchtitan 0.2 (tyro), torch, torchvision and Pillow.
+Settings, of trials and of plans for other hardware, are parsed by the tools' own loaders, the batch
+is checked by them, and the learning rates of their schedulers are compared with the recipe's. A GPU
+is not needed; that there is an Ampere GPU is pretended where transformers asks. train.py takes real
+steps on the CPU: check_train_py.py.
 """
 
 import importlib.metadata
@@ -20,10 +21,14 @@ import tomllib
 import unittest.mock
 from pathlib import Path
 
+import check_train_py
+
 os.environ.update(DS_ACCELERATOR="cpu", TRANSFORMERS_VERBOSITY="error", DS_BUILD_OPS="0")
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ["pythia-160m", "roberta", "vit", "mamba-130m", "llama-3.1-8b"]
 RANKS = [1, 4]
+TARGETS = [("pythia-410m", "4x3090"), ("gpt2-xl", "8xa100"), ("roberta", "4xa6000"),
+           ("vit", "8xh100"), ("mamba-1.4b", "4xa100"), ("llama-3.1-8b", "16xh100")]
 MICRO_BATCH = 16
 
 
@@ -42,6 +47,8 @@ def methods_of(program, ranks):
 
 def complete(trial, model):
     """What a trial computes from its own numbers, which 'results load' checks."""
+    trial["step_half_width_s"] = 0.0
+    trial["step_s"] = trial["accumulation"] * trial["micro_step_s"] + trial["update_s"]
     step, peak = trial["step_s"], 1e18
     days = trial["train_flops"] / trial["model_flops_per_step"] * step / 86400
     trial.update(
@@ -60,7 +67,7 @@ def fill_store(program, folder, backend):
         for ranks in RANKS:
             for method in methods_of(program, ranks) + ["naive"]:
                 row = json.loads(lines[1])
-                row["key"] = f"{name} {method} {ranks}"
+                row["key"] = f"table;key={len(saved):032x}"
                 row["trial"].update(
                     model=name, method=method, ranks=ranks, backend=backend, device=backend,
                     parameters=model["parameters"], precision=model["precision"],
@@ -140,7 +147,8 @@ def check_deepspeed(path, recipe, method, ranks):
     loaded = check_deepspeed_config(str(path), recipe, ranks)
     assert loaded.zero_optimization_stage == stage_of(method)
     assert (loaded.zero_config.offload_optimizer is not None) == ("offload" in method)
-    assert loaded.optimizer_name == recipe["optimizer"]
+    decoupled = recipe["optimizer"] == "adamw" or recipe.get("decoupled_decay")
+    assert loaded.optimizer_name == ("adamw" if decoupled else "adam")
     maker = getattr(schedules, loaded.scheduler_name)
     scheduler = maker(optimizer_of(recipe["lr"]), **config["scheduler"]["params"])
 
@@ -278,12 +286,32 @@ def check_point(program, folder, recipe, point, tally):
         tally[form][0] += 1
 
 
+def check_targets(program, folder):
+    """The plans for hardware that is not here: of the format's software, each method, and the engine's own."""
+    for name, gpu in TARGETS:
+        recipe = json.loads(call(program, "models", name, "--json"))
+        ranks = int(gpu.split("x")[0])
+        tally = {form: 0 for form in CHECKS}
+        for method in [None, *methods_of(program, 4)]:
+            for form, check in CHECKS.items():
+                if form == "torchtitan" and (name != "llama-3.1-8b" or (method and "zero1" in method)):
+                    continue
+                path = folder / f"plan.{'toml' if form == 'torchtitan' else 'json'}"
+                asked = ["export", name, "--gpu", gpu, "--format", form, "--micro-batch", "1",
+                         "--device-memory", "1TiB", "--host-memory", "1TiB", "-o", str(path), "--json",
+                         *(["--methods", method] if method else [])]
+                said = json.loads(call(program, *asked))
+                check(path, recipe | {"precision": said["precision"]}, said["method"], ranks)
+                tally[form] += 1
+        print(f"{name}, --gpu {gpu}: " + ", ".join(f"{form} {n}" for form, n in tally.items()), flush=True)
+
+
 def main():
     program = str(Path(sys.argv[1]).resolve())
     print("# What gpudays export writes, loaded by the tools it is for.")
     print("# Written by tools/check_export.py: loaded / refused with a sentence, of 12 + 22 points and naive.")
     print("# No GPU was there; for rows of cuda transformers was told that it has one.")
-    for package in ("transformers", "accelerate", "deepspeed", "torchtitan", "torch"):
+    for package in ("transformers", "accelerate", "deepspeed", "torchtitan", "torch", "torchvision"):
         print(f"{package} {importlib.metadata.version(package)}")
     pretend_gpu()
     be_quiet()
@@ -305,6 +333,7 @@ def main():
                           f"{'s' if ranks > 1 else ''}: {counts}", flush=True)
     print("every file was loaded; batches, precisions and methods are those of the trial; learning rates "
           "are the recipe's\n(hf, deepspeed: 4 steps, within 0.1 %; torchtitan: 2 steps, within 1 %)")
+    check_train_py.check_programs(program)
 
 
 if __name__ == "__main__":

@@ -236,6 +236,15 @@ CASES = {
         recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
         seed=24,
         matrix_noise=0.1),
+    "qwen3": Case(
+        model="Qwen3ForCausalLM",
+        config=llama(vocab_size=83, hidden_size=30, num_attention_heads=6, num_key_value_heads=2,
+                     head_dim=14, num_hidden_layers=3, intermediate_size=57, attention_bias=True,
+                     rope_parameters={"rope_type": "default", "rope_theta": 700.0}),
+        batch=("tokens", {"batch": 2, "length": 21}),
+        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        seed=26,
+        matrix_noise=0.1),
     "olmo": Case(
         model="OlmoForCausalLM",
         config=llama(vocab_size=107, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,

@@ -54,6 +54,43 @@
     });
   });
 
+  /* Boxes whose content is wider than they are say so, as long as more follows. */
+  document.querySelectorAll(".scroll").forEach(function (scroll) {
+    var box = scroll.parentNode, hint = document.createElement("p");
+    hint.className = "hint";
+    hint.textContent = scroll.classList.contains("drawing") ? "scroll sideways for all of it \u2192"
+      : "scroll sideways for more columns \u2192";
+    box.insertBefore(hint, scroll);
+    box.classList.add("hinted");
+    function look() {
+      box.classList.toggle("over", scroll.scrollWidth > scroll.clientWidth + 1);
+      box.classList.toggle("end", scroll.scrollLeft + scroll.clientWidth >= scroll.scrollWidth - 2);
+    }
+    scroll.addEventListener("scroll", look, { passive: true });
+    if (window.ResizeObserver) new ResizeObserver(look).observe(scroll);
+    look();
+  });
+
+  /* What a link leads to is opened, and so is the appendix for print. */
+  function reveal() {
+    var target = null;
+    try { target = document.getElementById(decodeURIComponent(location.hash.slice(1))); } catch (e) { /* no such id */ }
+    if (!target) return;
+    var closed = false;
+    for (var at = target; at; at = at.parentElement)
+      if (at.tagName === "DETAILS" && !at.open) { at.open = true; closed = true; }
+    if (closed) target.scrollIntoView();
+  }
+  window.addEventListener("hashchange", reveal);
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest && event.target.closest('a[href^="#"]');
+    if (link && link.getAttribute("href") === location.hash) reveal();
+  });
+  reveal();
+  var appendix = document.querySelector(".appendix"), was = null;
+  window.addEventListener("beforeprint", function () { was = appendix.open; appendix.open = true; });
+  window.addEventListener("afterprint", function () { if (was === false) appendix.open = false; });
+
   var wide = window.matchMedia("(min-width: 70rem)"), contents = document.querySelector("nav details");
   function fold() { contents.open = wide.matches; }
   fold();

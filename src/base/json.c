@@ -158,6 +158,44 @@ void gd_json_deinit(struct gd_json *json) {
   json->root = NULL;
 }
 
+/* --- the log ------------------------------------------------------------------------------- */
+
+bool gd_json_log_has(const struct gd_json_log *log, const json_t *object, const char *key) {
+  for (uint32_t i = 0; i < log->count; i++)
+    if (log->asked[i].object == object && strcmp(log->asked[i].key, key) == 0)
+      return true;
+  return false;
+}
+
+bool gd_json_log_has_any(const struct gd_json_log *log, const json_t *object) {
+  for (uint32_t i = 0; i < log->count; i++)
+    if (log->asked[i].object == object)
+      return true;
+  return false;
+}
+
+void gd_json_log_deinit(struct gd_json_log *log) {
+  gd_mem_free(log->asked);
+  *log = (struct gd_json_log){0};
+}
+
+json_t *gd_json_get(const struct gd_json *json, const json_t *object, const char *key) {
+  struct gd_json_log *log = json->log;
+  json_t *value = json_object_get(object, key);
+  if (!log || !object || gd_json_log_has(log, object, key))
+    return value;
+  if (gd_vec_reserve((void **)&log->asked, &log->capacity, log->count + 1, sizeof *log->asked))
+    log->asked[log->count++] = (struct gd_json_field){.object = object, .key = key};
+  else
+    log->failed = true;
+  return value;
+}
+
+void gd_json_refuse(const struct gd_json *json, const json_t *object, const char *key) {
+  if (json->log)
+    json->log->refused = (struct gd_json_field){.object = object, .key = key};
+}
+
 /*
  * Where a value sits below the root, as "config.rope_parameters" or "shards[3]". Only asked for on
  * the way to an error message, so a walk over the document is cheap enough. Depth is bounded by
@@ -238,6 +276,7 @@ enum gd_status gd_json_mismatch(const struct gd_json *json, const json_t *object
   struct field_path path = {0};
   char found[VALUE_BYTES];
   const json_t *value = json_object_get(object, key);
+  gd_json_refuse(json, object, key);
   /* A detached object has no path: its key alone has to do. */
   if (!json->root || !find_path(json->root, object, &path))
     path = (struct field_path){0};
@@ -268,7 +307,7 @@ static bool whole_number(const json_t *value, int64_t *number) {
 enum gd_status gd_json_int(const struct gd_json *json, const json_t *object, const char *key,
                            int64_t low, int64_t high, int64_t *value, struct gd_error *err) {
   int64_t number;
-  if (whole_number(json_object_get(object, key), &number) && number >= low && number <= high) {
+  if (whole_number(gd_json_get(json, object, key), &number) && number >= low && number <= high) {
     *value = number;
     return GD_OK;
   }
@@ -282,7 +321,7 @@ enum gd_status gd_json_int(const struct gd_json *json, const json_t *object, con
 
 enum gd_status gd_json_number(const struct gd_json *json, const json_t *object, const char *key,
                               double low, double high, double *value, struct gd_error *err) {
-  const json_t *found = json_object_get(object, key);
+  const json_t *found = gd_json_get(json, object, key);
   if (json_is_number(found)) {
     double number = json_number_value(found);
     if (number >= low && number <= high) {
@@ -302,7 +341,7 @@ enum gd_status gd_json_number(const struct gd_json *json, const json_t *object, 
 
 enum gd_status gd_json_bool(const struct gd_json *json, const json_t *object, const char *key,
                             bool *value, struct gd_error *err) {
-  const json_t *found = json_object_get(object, key);
+  const json_t *found = gd_json_get(json, object, key);
   if (!json_is_boolean(found))
     return gd_json_mismatch(json, object, key, "true or false", err);
   *value = json_is_true(found);
@@ -311,7 +350,7 @@ enum gd_status gd_json_bool(const struct gd_json *json, const json_t *object, co
 
 enum gd_status gd_json_string(const struct gd_json *json, const json_t *object, const char *key,
                               const char **value, struct gd_error *err) {
-  const json_t *found = json_object_get(object, key);
+  const json_t *found = gd_json_get(json, object, key);
   if (!json_is_string(found))
     return gd_json_mismatch(json, object, key, "a string", err);
   for (const char *at = json_string_value(found); *at; at++)

@@ -18,9 +18,29 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
+/*
+ * Which fields of a document were asked for, where somebody wants to know: what a reader never
+ * asked for had no part in what it made. Objects and keys are borrowed.
+ */
+struct gd_json_field {
+  const json_t *object;
+  const char *key;
+};
+struct gd_json_log {
+  struct gd_json_field *asked; /* in gd_mem */
+  uint32_t count, capacity;
+  bool failed;                  /* memory ran out: it may lack some */
+  struct gd_json_field refused; /* the last one with a value that cannot be; key NULL: none */
+};
+bool gd_json_log_has(const struct gd_json_log *log, const json_t *object, const char *key);
+/* Whether a field of that object was asked for, there or not: it was looked into. */
+bool gd_json_log_has_any(const struct gd_json_log *log, const json_t *object);
+void gd_json_log_deinit(struct gd_json_log *log); /* safe on a zeroed one */
+
 struct gd_json {
   json_t *root;
-  char file[512]; /* for messages */
+  char file[512];          /* for messages */
+  struct gd_json_log *log; /* borrowed; NULL: none is kept */
 };
 
 /* Whole file / text as one JSON object. Errors name file, line, column and byte offset. */
@@ -46,9 +66,13 @@ enum gd_status gd_json_bool(const struct gd_json *json, const json_t *object, co
    message as it is. */
 enum gd_status gd_json_string(const struct gd_json *json, const json_t *object, const char *key,
                               const char **value, struct gd_error *err) GD_MUST_USE;
+/* The value or NULL, and the log's to know; so do all of the above. */
+json_t *gd_json_get(const struct gd_json *json, const json_t *object, const char *key);
 /* True when the key is there and not null: `if (gd_json_has(...)) GD_TRY(gd_json_int(...))`. */
 bool gd_json_has(const json_t *object, const char *key);
 
+/* Notes for the log that the field's value cannot be; gd_json_mismatch does. */
+void gd_json_refuse(const struct gd_json *json, const json_t *object, const char *key);
 /* The same failure for checks made elsewhere: "config.json: betas is 3; expected two numbers". */
 enum gd_status gd_json_mismatch(const struct gd_json *json, const json_t *object, const char *key,
                                 const char *expected, struct gd_error *err);

@@ -1,21 +1,20 @@
 /*
  * Answers of `plan`; see answer.h.
  */
-#define _POSIX_C_SOURCE 200809L
 #include "cli/answer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/cli.h"
 #include "cli/show_cost.h"
+#include "cli/show_items.h"
 #include "cli/show_trial.h"
+#include "export/export.h"
 #include "hw/estimate.h"
 #include "money/run_cost.h"
-
-enum { LABEL = 12, COLUMNS = 80 };
+#include "train/checkpoint.h"
 
 /* --- words --------------------------------------------------------------------------------- */
 
@@ -28,7 +27,7 @@ static const char *short_title(const char *title) {
   return title;
 }
 
-static const char *place_of(struct gd_cli *cli, const char *device, int count, bool gpus) {
+const char *gd_answer_place(struct gd_cli *cli, const char *device, int count, bool gpus) {
   if (count == 1)
     return gd_show_cell(cli, "%s", short_title(device));
   return gpus ? gd_show_cell(cli, "%d x %s", count, short_title(device))
@@ -52,14 +51,15 @@ static const char *words_of(struct gd_cli *cli, const struct gd_method *method) 
   return words;
 }
 
-/* "--gpu 4x3090", with what else was said of the machines. */
-static const char *hardware_options(struct gd_cli *cli, const char *gpu, int count) {
+const char *gd_answer_hardware(struct gd_cli *cli, const char *gpu, int count) {
   const struct gd_cli_options *options = &cli->options;
   struct gd_strbuf text = {0};
   if (count > 1 && !strchr(gpu, '/'))
     gd_strbuf_printf(&text, "--gpu %dx%s", count, gpu);
   else
     gd_strbuf_printf(&text, count > 1 ? "--gpu %s --count %d" : "--gpu %s", gpu, count);
+  if (gd_cli_was_given(cli, "nodes"))
+    gd_strbuf_printf(&text, " --nodes %lld", (long long)options->nodes);
   if (options->machine)
     gd_strbuf_printf(&text, " --machine %s", options->machine);
   if (options->network)
@@ -67,16 +67,6 @@ static const char *hardware_options(struct gd_cli *cli, const char *gpu, int cou
   const char *cell = gd_show_cell(cli, "%s", text.text ? text.text : "");
   gd_strbuf_deinit(&text);
   return cell;
-}
-
-/* The day that is so many days from now, as 2026-12-31; "" past ten years. */
-static const char *date_after(char text[16], double days) {
-  time_t at = time(NULL) + (time_t)(days * 86400);
-  struct tm parts;
-  text[0] = '\0';
-  if (days < 3652 && localtime_r(&at, &parts))
-    strftime(text, 16, "%Y-%m-%d", &parts);
-  return text;
 }
 
 /* --- making -------------------------------------------------------------------------------- */
@@ -93,14 +83,19 @@ static void begin(struct gd_answer *answer, const struct gd_model *model) {
                                .co2_kg = (double)NAN};
 }
 
-static void set_days(struct gd_answer *answer, const struct gd_model *model, double step_s,
-                     double days, double low, double high, int gpus) {
+static void set_days(const struct gd_cli *cli, struct gd_answer *answer,
+                     const struct gd_model *model, int64_t parameters, double step_s, double days,
+                     double low, double high, int gpus) {
+  const struct gd_queue queue = gd_show_queue_of(cli);
   const struct gd_recipe *recipe = &model->recipe;
   answer->days = days;
   answer->days_low = low;
   answer->days_high = high;
   answer->per_s = (double)recipe->batch * (answer->images ? 1 : (double)recipe->seq) / step_s;
   answer->per_gpu_per_s = answer->per_s / gpus;
+  answer->limit_days = cli->options.days.value;
+  gd_calendar_find(&queue, (double)gd_checkpoint_bytes(parameters), days, low, high,
+                   &answer->calendar);
 }
 
 static enum gd_status set_cost(struct gd_cli *cli, struct gd_hw *hw, const struct gd_target *target,
@@ -199,6 +194,20 @@ static void set_size(char *text, size_t size, const char *option, int64_t bytes)
   snprintf(text + length, size - length, " %s %lld%s", option, (long long)bytes, units[unit]);
 }
 
+const char *gd_answer_limits(struct gd_cli *cli) {
+  static const char *const policies[] = {
+      [GD_MICRO_BATCH_POW2] = " --micro-batch pow2", [GD_MICRO_BATCH_MAX] = " --micro-batch max"};
+  const struct gd_cli_options *options = &cli->options;
+  char text[192] = "";
+  set_size(text, sizeof text, "--device-memory", options->device_memory_bytes);
+  set_size(text, sizeof text, "--host-memory", options->host_memory_bytes);
+  if (options->micro_batch == GD_MICRO_BATCH_FIXED)
+    return gd_show_cell(cli, "%s --micro-batch %lld", text, (long long)options->micro_batch_size);
+  return gd_show_cell(cli, "%s%s", text,
+                      options->micro_batch == GD_MICRO_BATCH_AUTO ? ""
+                                                                  : policies[options->micro_batch]);
+}
+
 static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
                             const struct gd_point *point) {
   const struct gd_trial *trial = &point->trial;
@@ -216,8 +225,26 @@ static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
   if (!p->has_target)
     return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s", point->argument, recipe, ranks, threads,
                         memory, methods);
-  return gd_show_cell(cli, "gpudays export %s%s %s%s --format hf", point->argument, recipe,
-                      hardware_options(cli, p->target.gpu->name, p->target.count), methods);
+  return gd_show_cell(cli, "gpudays export %s%s %s%s%s --format hf", point->argument, recipe,
+                      gd_answer_hardware(cli, p->target.gpu->name, p->target.count),
+                      gd_answer_limits(cli), methods);
+}
+
+enum gd_status gd_answer_find_remedies(struct gd_cli *cli, struct gd_predicting *p,
+                                       const struct gd_points_asked *asked,
+                                       const struct gd_point *point, struct gd_remedies *remedies,
+                                       struct gd_error *err) {
+  struct gd_points_asked one = *asked;
+  one.models = point->model;
+  one.n_models = 1;
+  one.identities = NULL;
+  return gd_remedies_find(
+      &(struct gd_remedies_asked){.points = &one,
+                                  .target = p->has_target ? &p->target : NULL,
+                                  .hw = &p->hw,
+                                  .named = cli->options.methods != NULL,
+                                  .fixed_memory = cli->options.device_memory_bytes > 0},
+      remedies, err);
 }
 
 enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
@@ -230,7 +257,7 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
   begin(answer, point->model);
   answer->fits = trial->status != GD_TRIAL_INFEASIBLE;
   answer->method = gd_show_cell(cli, "%s", trial->method);
-  answer->place = place_of(cli, trial->device, trial->ranks, gpu);
+  answer->place = gd_answer_place(cli, trial->device, trial->ranks, gpu);
   answer->cpu = !gpu;
   answer->gpu = p->has_target ? gd_show_cell(cli, "%s", short_title(p->target.gpu->title)) : NULL;
   answer->count = trial->ranks;
@@ -252,8 +279,8 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
     answer->why = say_why(cli, point, among, count);
   if (!prediction->known || !gd_predicting_shows(p))
     return GD_OK;
-  set_days(answer, point->model, prediction->step_s, prediction->days, prediction->days_low,
-           prediction->days_high, trial->ranks);
+  set_days(cli, answer, point->model, trial->parameters, prediction->step_s, prediction->days,
+           prediction->days_low, prediction->days_high, trial->ranks);
   double peak =
       gd_predictor_peak(&p->predictor, trial->precision, gd_trial_peak(trial) == GD_PEAK_TF32);
   if (peak > 0 && (gpu || trial->ranks == 1))
@@ -359,7 +386,7 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
   answer->fits = true;
   answer->method = gd_show_cell(cli, "%s", trial->method);
   answer->cpu = strcmp(trial->backend, "cuda") != 0;
-  answer->place = place_of(cli, trial->device, trial->ranks, !answer->cpu);
+  answer->place = gd_answer_place(cli, trial->device, trial->ranks, !answer->cpu);
   answer->software = "gpudays' own engine";
   answer->stack = "own";
   answer->precision = trial->precision;
@@ -368,8 +395,8 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
   answer->limit_bytes = (double)trial->device_limit_bytes;
   answer->settings = gd_show_cell(cli, "%s", gd_show_accumulation(text, sizeof text, trial));
   answer->words = words_of(cli, &point->options.method);
-  set_days(answer, point->model, trial->step_s, trial->days, trial->days_low, trial->days_high,
-           trial->ranks);
+  set_days(cli, answer, point->model, trial->parameters, trial->step_s, trial->days,
+           trial->days_low, trial->days_high, trial->ranks);
   answer->interval_of = measured ? "95 %: " : "predicted: ";
   answer->mfu = trial->peak_flops > 0 ? trial->mfu : 0;
   answer->mfu_words = say_mfu(cli, trial);
@@ -391,12 +418,16 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) {
   const struct gd_target *target = &plan->target;
+  const char *argument = row->model->name; /* or what the user called it */
+  for (int i = 0; i < cli->n_arguments; i++)
+    if (row->model == &plan->models[i])
+      argument = cli->arguments[i];
   struct gd_stack_miss miss = gd_stack_plan_miss(plan, row);
   char name[GD_METHOD_NAME], need[GD_SHOW_TEXT], have[GD_SHOW_TEXT], recipe[GD_CLI_RECIPE_TEXT];
   begin(answer, row->model);
   answer->fits = row->fits;
   answer->method = gd_show_cell(cli, "%s", gd_method_name(&row->method, name));
-  answer->place = place_of(cli, target->gpu->title, target->count, true);
+  answer->place = gd_answer_place(cli, target->gpu->title, target->count, true);
   answer->gpu = gd_show_cell(cli, "%s", short_title(target->gpu->title));
   answer->count = target->count;
   answer->software = gd_show_cell(cli, "%s", plan->facts->title);
@@ -409,10 +440,12 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
       gd_show_cell(cli, "gradient accumulation %.0f x micro-batch %lld%s", row->accumulation,
                    (long long)row->micro_batch, target->count > 1 ? " per GPU" : "");
   answer->words = words_of(cli, &row->method);
-  answer->next = gd_show_cell(cli, "gpudays export %s%s %s --methods %s --format hf",
-                              row->model->name, gd_cli_recipe_options(cli, recipe, sizeof recipe),
-                              hardware_options(cli, target->gpu->name, target->count),
-                              gd_method_name(&row->method, name));
+  answer->next =
+      gd_show_cell(cli, "gpudays export %s%s %s%s --stack %s --methods %s --format %s", argument,
+                   gd_cli_recipe_options(cli, recipe, sizeof recipe),
+                   gd_answer_hardware(cli, target->gpu->name, target->count), gd_answer_limits(cli),
+                   cli->options.stack, gd_method_name(&row->method, name),
+                   gd_export_name(gd_export_of_stack(plan->facts->name, row->model, &row->method)));
   if (!row->fits) {
     answer->lacks = gd_show_cell(cli, "needs about %s of %s memory and has %s",
                                  gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
@@ -420,10 +453,10 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                  gd_format_bytes(have, sizeof have, (int64_t)miss.have_bytes));
     return GD_OK;
   }
-  set_days(answer, row->model, row->step_s, row->days, row->days_low, row->days_high,
-           target->count);
   struct gd_model_facts facts;
   GD_TRY(gd_model_facts(row->model, row->precision, &facts, err));
+  set_days(cli, answer, row->model, facts.parameters, row->step_s, row->days, row->days_low,
+           row->days_high, target->count);
   double peak = gd_estimate_peak(target->gpu, row->precision, GD_PEAKS_DATASHEET);
   if (peak > 0)
     answer->mfu = facts.flops_per_step / row->step_s / (peak * target->count);
@@ -433,67 +466,6 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
 }
 
 /* --- lines --------------------------------------------------------------------------------- */
-
-/* "  label     text", wrapped under the text. */
-static void append_item(struct gd_cli *cli, const char *label, const char *text) {
-  struct gd_strbuf *out = &cli->out;
-  int column = LABEL;
-  bool first = true;
-  gd_strbuf_printf(out, "  %-*s", LABEL - 2, label);
-  for (; *text; first = false) {
-    int length = (int)strcspn(text, " ");
-    if (!first && column + 1 + length > COLUMNS) {
-      gd_strbuf_printf(out, "\n%*s", LABEL, "");
-      column = LABEL;
-    } else if (!first) {
-      gd_strbuf_append(out, " ");
-      column++;
-    }
-    gd_strbuf_printf(out, "%.*s", length, text);
-    column += length;
-    text += length;
-    text += strspn(text, " ");
-  }
-  gd_strbuf_append(out, "\n");
-}
-
-static void append_buffer(struct gd_cli *cli, const char *label, struct gd_strbuf *text) {
-  if (text->text && !text->failed)
-    append_item(cli, label, text->text);
-  cli->out.failed = cli->out.failed || text->failed;
-  gd_strbuf_deinit(text);
-}
-
-/* A command is one line, however long: it is there to be copied. */
-static void append_command(struct gd_cli *cli, const char *label, const char *command) {
-  gd_strbuf_printf(&cli->out, "  %-*s%s\n", LABEL - 2, label, command);
-}
-
-/* ", done by 2026-12-31 (2026-12-21 - 2027-01-13)"; "" past ten years. */
-static const char *say_date(struct gd_cli *cli, const struct gd_answer *answer) {
-  char date[16], low[16], high[16];
-  date_after(low, answer->days_low);
-  if (!date_after(date, answer->days)[0] || !date_after(high, answer->days_high)[0])
-    return "";
-  if (answer->days < 1)
-    return gd_show_cell(cli, ", done by %s", date);
-  return gd_show_cell(cli, ", done by %s (%s - %s)", date, low, high);
-}
-
-/* The first line, and what is read by most. */
-static void append_time(struct gd_cli *cli, const struct gd_answer *answer) {
-  struct gd_show_duration shown;
-  gd_show_duration(&shown, answer->days, answer->days_low, answer->days_high);
-  const char *date = say_date(cli, answer), *of = answer->interval_of ? answer->interval_of : "";
-  size_t length = LABEL + strlen(shown.value) + strlen(of) + strlen(shown.interval) + 4;
-  gd_strbuf_printf(&cli->out, "  %-*s", LABEL - 2, "time");
-  gd_show_bold(cli, shown.value);
-  gd_strbuf_printf(&cli->out, "  (%s%s)", of, shown.interval);
-  if (length + strlen(date) > COLUMNS)
-    gd_strbuf_printf(&cli->out, ",\n%*s%s\n", LABEL, "", date + 2);
-  else
-    gd_strbuf_printf(&cli->out, "%s\n", date);
-}
 
 static void append_speed(struct gd_cli *cli, const struct gd_answer *answer) {
   const char *unit = answer->images ? "images" : "tokens";
@@ -510,14 +482,14 @@ static void append_speed(struct gd_cli *cli, const struct gd_answer *answer) {
     gd_strbuf_printf(&text, "; MFU %s %%", gd_format_digits(all, sizeof all, 100 * answer->mfu, 2));
   bool other = answer->gpu && strcmp(answer->stack, "own") == 0; /* could be asked of it */
   gd_strbuf_printf(&text, "; %s%s", answer->software, other ? " (--stack pytorch: PyTorch)" : "");
-  append_buffer(cli, "speed", &text);
+  gd_show_item_buffer(cli, "speed", &text);
 }
 
 static void append_settings(struct gd_cli *cli, const struct gd_answer *answer) {
   struct gd_strbuf text = {0};
   gd_strbuf_printf(&text, "%s (%s), %s, %s", answer->method, answer->words,
                    gd_precision_name(answer->precision), answer->settings);
-  append_buffer(cli, "settings", &text);
+  gd_show_item_buffer(cli, "settings", &text);
 }
 
 static void append_memory(struct gd_cli *cli, const struct gd_answer *answer) {
@@ -530,7 +502,7 @@ static void append_memory(struct gd_cli *cli, const struct gd_answer *answer) {
     gd_strbuf_printf(&text, ": %s", answer->memory);
   if (answer->why)
     gd_strbuf_printf(&text, "; %s", answer->why);
-  append_buffer(cli, "memory", &text);
+  gd_show_item_buffer(cli, "memory", &text);
 }
 
 static void append_cost(struct gd_cli *cli, const struct gd_answer *answer) {
@@ -550,38 +522,53 @@ static void append_cost(struct gd_cli *cli, const struct gd_answer *answer) {
                      gd_format_digits(kwh, sizeof kwh, answer->energy_kwh, 3),
                      gd_show_usd(c, sizeof c, answer->energy_usd),
                      gd_format_digits(a, sizeof a, answer->co2_kg, 3));
-  append_buffer(cli, "cost", &text);
+  gd_show_item_buffer(cli, "cost", &text);
 }
 
 void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
+  const struct gd_queue queue = gd_show_queue_of(cli);
   gd_show_bold(cli, answer->model);
   gd_strbuf_append(&cli->out, " on ");
   gd_show_bold(cli, answer->place);
   gd_strbuf_append(&cli->out, "\n");
   if (!answer->fits) {
-    append_item(cli, "answer",
-                gd_show_cell(cli, "does not fit: %s %s", answer->method, answer->lacks));
+    gd_show_item(cli, "answer",
+                 gd_show_cell(cli, "does not fit: %s %s", answer->method, answer->lacks));
     append_memory(cli, answer);
     return;
   }
   if (answer->days > 0) {
-    append_time(cli, answer);
+    gd_show_item_time(cli, answer->interval_of, answer->days, answer->days_low, answer->days_high,
+                      &answer->calendar);
+    gd_show_item_calendar(cli, &queue, &answer->calendar);
+    gd_show_item_deadline(cli, &answer->calendar, answer->limit_days);
     if (answer->predicted)
-      append_item(cli, "predicted", answer->predicted);
+      gd_show_item(cli, "predicted", answer->predicted);
     append_speed(cli, answer);
   } else {
-    append_item(cli, "answer",
-                "fits; its time is not known before this machine was calibrated "
-                "('gpudays calibrate', once, a minute) or measured");
+    gd_show_item(cli, "answer",
+                 "fits; its time is not known before this machine was calibrated "
+                 "('gpudays calibrate', once, a minute) or measured");
   }
   append_settings(cli, answer);
   if (answer->step)
-    append_item(cli, "step", answer->step);
+    gd_show_item(cli, "step", answer->step);
   append_memory(cli, answer);
   append_cost(cli, answer);
-  append_command(cli, "next", answer->next);
+  gd_show_item_command(cli, "next", answer->next);
   if (answer->trust)
-    append_item(cli, "trust", answer->trust);
+    gd_show_item(cli, "trust", answer->trust);
+}
+
+void gd_answer_note_deadline(const struct gd_answer *answer, bool *in_time, struct gd_error *late) {
+  const struct gd_calendar *calendar = &answer->calendar;
+  if (!answer->fits || !(answer->days > 0) || !(answer->limit_days > 0))
+    return;
+  if (gd_deadline_of(calendar->days_low, calendar->days_high, answer->limit_days) != GD_DEADLINE_NO)
+    *in_time = true;
+  else if (late->status == GD_OK)
+    (void)gd_fail(late, GD_MISMATCH, "%s on %s takes %.3g days at least, and not %g", answer->model,
+                  answer->place, calendar->days_low, answer->limit_days);
 }
 
 /* --- a table ------------------------------------------------------------------------------- */
@@ -589,13 +576,22 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
                                struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false, 0}, {"HARDWARE", false, 0}, {"TIME", true, 0},    {"INTERVAL", true, 1},
-      {"PER S", true, 6},  {"MFU", true, 4},       {"METHOD", false, 3}, {"MICRO-BATCH", true, 5},
-      {"MEMORY", true, 2}, {"RENT", true, 1},      {"KWH", true, 7}};
-  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
+      {"MODEL", false, 0},   {"HARDWARE", false, 0}, {"TIME", true, 0},    {"INTERVAL", true, 1},
+      {"PER S", true, 6},    {"MFU", true, 4},       {"METHOD", false, 3}, {"MICRO-BATCH", true, 5},
+      {"MEMORY", true, 2},   {"RENT", true, 1},      {"KWH", true, 7},     {"DONE", false, 0},
+      {"DEADLINE", false, 0}};
+  /* The last ones where a queue or a deadline is asked about. */
+  const struct gd_queue queue = gd_show_queue_of(cli);
+  const bool queued = gd_queue_is_asked(&queue), limited = cli->options.days.given;
+  const int n_columns = (int)(sizeof columns / sizeof *columns);
+  struct gd_show_rows rows = {.cli = cli,
+                              .columns = columns,
+                              .n_columns = limited  ? n_columns
+                                           : queued ? n_columns - 1
+                                                    : n_columns - 2};
   for (int i = 0; i < count; i++) {
     const struct gd_answer *answer = &answers[i];
-    char text[GD_SHOW_TEXT];
+    char text[GD_SHOW_TEXT], day[GD_SHOW_DAY];
     struct gd_show_duration shown;
     const char **row = gd_show_row(&rows);
     row[0] = answer->model;
@@ -617,19 +613,16 @@ enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answe
       row[9] = gd_show_cell(cli, "%s", gd_show_usd(text, sizeof text, answer->rent_usd));
     if (isfinite(answer->energy_kwh))
       row[10] = gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, answer->energy_kwh, 3));
+    if (queued || limited)
+      row[11] = gd_show_cell(cli, "%s", gd_show_day(day, answer->calendar.days));
+    if (limited)
+      row[12] = gd_deadline_name(gd_deadline_of(answer->calendar.days_low,
+                                                answer->calendar.days_high, answer->limit_days));
   }
   return gd_show_rows(&rows, 0, err);
 }
 
 /* --- for programs -------------------------------------------------------------------------- */
-
-static void set_date(struct gd_show_object *to, const char *key, double days) {
-  char date[16];
-  if (days > 0 && date_after(date, days)[0])
-    gd_show_set_text(to, key, date);
-  else
-    gd_show_set_null(to, key);
-}
 
 static void set_text(struct gd_show_object *to, const char *key, const char *text) {
   if (text)
@@ -647,9 +640,7 @@ void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer)
   gd_show_set_positive(to, answer->images ? "images_per_s_per_gpu" : "tokens_per_s_per_gpu",
                        answer->per_gpu_per_s);
   gd_show_set_positive(to, "mfu", answer->mfu);
-  set_date(to, "done_low", answer->days_low);
-  set_date(to, "done", answer->days);
-  set_date(to, "done_high", answer->days_high);
+  gd_show_calendar(to, &answer->calendar, answer->limit_days);
   gd_show_set_real(to, "rent_usd", answer->rent_usd);
   gd_show_set_real(to, "rent_usd_per_gpu_hour", answer->rent_usd_per_gpu_hour);
   set_text(to, "rent_provider", answer->provider);
@@ -679,8 +670,9 @@ static const char *say_change(struct gd_cli *cli, const struct gd_remedy *remedy
   return gd_show_cell(cli, "%d x %s", remedy->count, short_title(remedy->gpu->title));
 }
 
-static const char *say_command(struct gd_cli *cli, const struct gd_point *point,
-                               const struct gd_target *target, const struct gd_remedy *remedy) {
+const char *gd_answer_remedy_command(struct gd_cli *cli, const struct gd_point *point,
+                                     const struct gd_target *target,
+                                     const struct gd_remedy *remedy) {
   const struct gd_cli_options *options = &cli->options;
   char recipe[GD_CLI_RECIPE_TEXT], size[64] = "", memory[96] = "";
   if (remedy->kind == GD_REMEDY_SEQ)
@@ -694,10 +686,10 @@ static const char *say_command(struct gd_cli *cli, const struct gd_point *point,
   return gd_show_cell(
       cli, "gpudays plan %s%s%s%s%s%s%s", point->argument,
       remedy->kind == GD_REMEDY_SEQ ? size : recipe, target ? " " : "",
-      target
-          ? hardware_options(cli, remedy->kind == GD_REMEDY_GPU ? remedy->gpu->name : options->gpu,
-                             remedy->count)
-          : "",
+      target ? gd_answer_hardware(cli,
+                                  remedy->kind == GD_REMEDY_GPU ? remedy->gpu->name : options->gpu,
+                                  remedy->count)
+             : "",
       memory, remedy->kind == GD_REMEDY_METHOD ? " --methods " : "",
       remedy->kind == GD_REMEDY_METHOD ? remedy->method : "");
 }
@@ -727,13 +719,13 @@ void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
     }
     if (remedy->days > 0 && remedies->days > 0 && remedy->kind <= GD_REMEDY_SEQ)
       append_slowdown(&text, remedy->days / remedies->days);
-    append_buffer(cli, i ? "" : "instead", &text);
-    append_command(cli, "", say_command(cli, point, target, remedy));
+    gd_show_item_buffer(cli, i ? "" : "instead", &text);
+    gd_show_item_command(cli, "", gd_answer_remedy_command(cli, point, target, remedy));
   }
   if (remedies->count == 0)
-    append_item(cli, "instead",
-                "nothing near to it fits: no other method, no more GPUs of this "
-                "kind, no shorter sequence");
+    gd_show_item(cli, "instead",
+                 "nothing near to it fits: no other method, no more GPUs of this "
+                 "kind, no shorter sequence");
 }
 
 void gd_answer_remedy_objects(struct gd_cli *cli, struct gd_show_object *to,
@@ -748,7 +740,7 @@ void gd_answer_remedy_objects(struct gd_cli *cli, struct gd_show_object *to,
     gd_show_set_positive(&row, "days", remedy->days);
     gd_show_set_positive(&row, "days_ratio",
                          remedies->days > 0 ? remedy->days / remedies->days : 0);
-    gd_show_set_text(&row, "command", say_command(cli, point, target, remedy));
+    gd_show_set_text(&row, "command", gd_answer_remedy_command(cli, point, target, remedy));
     gd_show_append(&rows, &row);
   }
   gd_show_set_object(to, "remedies", &rows);

@@ -7,6 +7,7 @@
 #define GD_CLI_ANSWER_H
 
 #include "cli/predicting.h"
+#include "money/calendar.h"
 #include "report/stack_plan.h"
 #include "search/remedies.h"
 
@@ -23,6 +24,8 @@ struct gd_answer {
   const char *lacks;                /* where it does not: what it needs and has */
   double days, days_low, days_high; /* 0: not predicted, likewise what follows */
   const char *interval_of;          /* "95 %: "; NULL: the interval of a prediction */
+  struct gd_calendar calendar;      /* when that is done */
+  double limit_days;                /* --days; 0: none */
   double per_s, per_gpu_per_s, mfu; /* tokens, or images */
   enum gd_precision precision;
   int64_t micro_batch;
@@ -55,6 +58,9 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) GD_MUST_USE;
 
+/* "4 x RTX 3090 24 GB"; gpus false: ranks. */
+const char *gd_answer_place(struct gd_cli *cli, const char *device, int count, bool gpus);
+
 void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer);
 /* A row for each. */
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
@@ -65,9 +71,24 @@ enum gd_status gd_answer_may_draw(const struct gd_cli *cli, bool comparing,
 /* A picture of them, for the path of -o; with its figures as CSV and as PNG next to it. */
 enum gd_status gd_answer_draw(struct gd_cli *cli, const struct gd_answer *answers, int count,
                               struct gd_error *err) GD_MUST_USE;
+/* Whether the answer's days may be within --days; *late: why not, of the first that is not. */
+void gd_answer_note_deadline(const struct gd_answer *answer, bool *in_time, struct gd_error *late);
 /* What an answer adds to the object of its trial: null where it is not known. */
 void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer);
 
+/* "--gpu 4x3090", with the nodes, machine and network that were asked for. */
+const char *gd_answer_hardware(struct gd_cli *cli, const char *gpu, int count);
+/* The limits and the micro-batch that were asked for, " --device-memory 8GiB". */
+const char *gd_answer_limits(struct gd_cli *cli);
+/* For a point that fits nowhere. */
+enum gd_status gd_answer_find_remedies(struct gd_cli *cli, struct gd_predicting *p,
+                                       const struct gd_points_asked *asked,
+                                       const struct gd_point *point, struct gd_remedies *remedies,
+                                       struct gd_error *err) GD_MUST_USE;
+/* The command that plans with a remedy. */
+const char *gd_answer_remedy_command(struct gd_cli *cli, const struct gd_point *point,
+                                     const struct gd_target *target,
+                                     const struct gd_remedy *remedy);
 /* What to do where nothing fits: a line each with its command; or an array of them. */
 void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
                         const struct gd_target *target, const struct gd_remedies *remedies);

@@ -201,6 +201,13 @@ enum gd_status gd_cli_methods(struct gd_cli *cli, const char *usual, struct gd_m
                               count, err);
 }
 
+bool gd_cli_was_given(const struct gd_cli *cli, const char *name) {
+  for (int i = 0; i < cli->n_given; i++)
+    if (strcmp(cli->given[i]->name, name) == 0)
+      return true;
+  return false;
+}
+
 bool gd_cli_for_programs(const struct gd_cli *cli) {
   return cli->options.json || cli->options.csv;
 }

@@ -52,6 +52,7 @@ enum gd_status gd_cmd_watch(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_fit(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_published(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_why(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
@@ -62,6 +63,7 @@ enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_schema(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_completion(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
@@ -103,6 +105,8 @@ struct gd_best_asked gd_cli_best_asked(struct gd_cli *cli, const struct gd_model
  */
 enum gd_status gd_cli_methods(struct gd_cli *cli, const char *usual, struct gd_method **methods,
                               int *count, struct gd_error *err) GD_MUST_USE;
+/* Whether an option of that name is on the command line. */
+bool gd_cli_was_given(const struct gd_cli *cli, const char *name);
 /* --json or --csv. */
 bool gd_cli_for_programs(const struct gd_cli *cli);
 /* What --backend says, or the fastest that works here. */

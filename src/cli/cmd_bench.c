@@ -265,9 +265,10 @@ static enum gd_status ask(struct gd_cli *cli, struct gd_predicting *predicting, 
                           struct gd_points_asked *asked, struct gd_error *err) {
   struct gd_cli_options *options = &cli->options;
   if (options->methods && strstr(options->methods, " without "))
-    return gd_fail(err, GD_BAD_INPUT,
-                   "--methods of bench takes no \"without\"; say --without PASS, which keeps no "
-                   "results");
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "--methods of bench takes no \"without\"; use --without PASS, whose trials are not "
+        "stored");
   /* Ranks that others have started measure what they are told, and plan apart from each other. */
   const char *usual = in_job ? "free-lunch" : "all";
   GD_TRY(gd_points_of_cli(cli, usual, asked, err)); /* a wrong name is said before ranks meet */

@@ -13,6 +13,7 @@
 #include "cli/show.h"
 #include "comm/comm.h"
 #include "predict/calibrate.h"
+#include "predict/interval.h"
 #include "trial/load.h"
 
 /* --- how it looks -------------------------------------------------------------------------- */
@@ -43,11 +44,12 @@ static enum gd_status append_points(struct gd_cli *cli, const struct gd_rates *r
 
 /* What the load of others does to predictions. */
 static void append_load(struct gd_cli *cli, const struct gd_rates *rates) {
-  char line[256], what[96] = "";
+  char line[256], what[96] = "", interval[GD_INTERVAL_TEXT];
   bool validated;
   double error = gd_calibration_error(rates, GD_POINT_FREE_LUNCH, &validated);
   if (!gd_backend_is_gpu(rates->backend))
-    snprintf(what, sizeof what, ", so predictions are unvalidated and +-%.0f %%", 100 * error);
+    snprintf(what, sizeof what, ", so predictions are unvalidated and within %s",
+             gd_interval_say(error, interval));
   snprintf(line, sizeof line,
            "note: other programs used %.0f %% of the CPUs meanwhile%s; calibrate again when the "
            "machine is quiet",

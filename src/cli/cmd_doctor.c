@@ -84,7 +84,7 @@ static void append_summary(struct gd_cli *cli, const struct machine *machine) {
   struct gd_strbuf *out = &cli->out;
   struct gd_error no_figures = {0};
   char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
-  gd_strbuf_printf(out, "gpudays       %s (%s)\n", GD_VERSION, GD_COMMIT);
+  gd_strbuf_printf(out, "gpudays       %s (%s)\n", GD_VERSION, GD_SOURCE);
   gd_strbuf_printf(out, "cpu           ok: %s\n", here->cpu.info.name);
   gd_strbuf_printf(out, "memory        ok: %s free for arenas (--device-memory sets a limit)\n",
                    gd_format_bytes(a, sizeof a, here->cpu.info.memory_bytes));

@@ -5,17 +5,44 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/answer.h"
 #include "cli/cli.h"
+#include "cli/plan_outline.h"
 #include "cli/show.h"
+#include "cli/show_items.h"
+#include "cli/show_model.h"
 #include "hw/estimate_grid.h"
 
 /* What was asked for, and the answer. */
 struct question {
   const char *const *names; /* of the models */
   struct gd_model *models;
+  bool outlined;             /* there is one, of which only the size is known */
+  struct gd_outline outline; /* and this is it */
+  double flops;
   struct gd_estimate_asked asked;
   struct gd_estimate_grid grid;
 };
+
+/* The only model, known by its size: its recipe and its FLOPs are what the grid needs. */
+static enum gd_status ask_outline(struct gd_cli *cli, const char *argument,
+                                  struct question *question, struct gd_error *err) {
+  const char **names = gd_arena_alloc(&cli->arena, 1, sizeof *names);
+  struct gd_model *model = gd_arena_alloc(&cli->arena, 1, sizeof *model);
+  if (!names || !model)
+    return gd_nomem(err, "while estimating");
+  GD_TRY(gd_cli_outline(cli, argument, &question->outline, err));
+  *model = (struct gd_model){.recipe = question->outline.recipe};
+  names[0] = question->outline.name;
+  question->outlined = true;
+  question->names = names;
+  question->flops = gd_outline_flops(&question->outline);
+  question->models = model;
+  question->asked.models = model;
+  question->asked.n_models = 1;
+  question->asked.flops = &question->flops;
+  return GD_OK;
+}
 
 static enum gd_status ask(struct gd_cli *cli, struct gd_hw *hw, struct question *question,
                           struct gd_error *err) {
@@ -28,6 +55,10 @@ static enum gd_status ask(struct gd_cli *cli, struct gd_hw *hw, struct question 
       .count = (int)cli->options.count,
       .peaks = cli->options.paper_peaks ? GD_PEAKS_PAPER : GD_PEAKS_DATASHEET,
       .forced = cli->options.precision_given ? &cli->options.precision : NULL};
+  if (cli->options.params) {
+    GD_TRY(ask_outline(cli, cli->n_arguments > 0 ? cli->arguments[0] : NULL, question, err));
+    return gd_estimate_grid_make(asked, &cli->arena, &question->grid, err);
+  }
   if (asked->n_models == 0)
     question->names = gd_estimate_models;
   while (cli->n_arguments == 0 && gd_estimate_models[asked->n_models])
@@ -35,8 +66,24 @@ static enum gd_status ask(struct gd_cli *cli, struct gd_hw *hw, struct question 
   question->models = gd_arena_alloc(&cli->arena, (size_t)asked->n_models, sizeof(struct gd_model));
   if (!question->models)
     return gd_nomem(err, "while estimating");
-  for (int i = 0; i < asked->n_models; i++)
-    GD_TRY(gd_cli_load_model(cli, question->names[i], &question->models[i], err));
+  const char **names = gd_arena_alloc(&cli->arena, (size_t)asked->n_models, sizeof *names);
+  if (!names)
+    return gd_nomem(err, "while estimating");
+  for (int i = 0; i < asked->n_models; i++) {
+    struct gd_error refused = {0};
+    enum gd_status status =
+        gd_cli_load_model(cli, question->names[i], &question->models[i], &refused);
+    if (status == GD_UNSUPPORTED && asked->n_models == 1) { /* its size may be counted */
+      GD_TRY(ask_outline(cli, question->names[0], question, err));
+      return gd_estimate_grid_make(asked, &cli->arena, &question->grid, err);
+    }
+    if (status != GD_OK) {
+      *err = refused;
+      return status;
+    }
+    names[i] = question->models[i].name;
+  }
+  question->names = names;
   asked->models = question->models;
   return gd_estimate_grid_make(asked, &cli->arena, &question->grid, err);
 }
@@ -56,6 +103,14 @@ static void set_cell(struct gd_show_object *to, const char *model, const struct 
   gd_show_set_bool(to, "precision_substituted", cell->substituted);
 }
 
+static void set_assumed(struct gd_cli *cli, const struct question *question,
+                        struct gd_show_object *to, int model) {
+  if (question->outlined)
+    gd_show_set_outline(to, cli, &question->outline);
+  else
+    gd_show_set_assumed(to, cli, &question->models[model]);
+}
+
 /* One cell is an object with its days; several are a list. */
 static enum gd_status show_objects(struct gd_cli *cli, const struct question *question,
                                    struct gd_error *err) {
@@ -64,6 +119,7 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct question *qu
   struct gd_show_object root, list = {.object = json_array()}, object;
   for (int i = 0; i < count; i++) {
     set_cell(&object, question->names[i / each], &grid->cells[i]);
+    set_assumed(cli, question, &object, i / each);
     gd_show_append(&list, &object);
   }
   if (cli->options.csv)
@@ -134,6 +190,12 @@ static enum gd_status show_table(struct gd_cli *cli, const struct question *ques
       &cli->out,
       "\nLower bound (100 % MFU): days at the peak of every GPU, which no run reaches.\n");
   append_substitutions(cli, question);
+  for (int i = 0; i < question->grid.n_models && !question->outlined; i++)
+    gd_show_assumed(cli, &question->models[i]);
+  if (question->outlined) {
+    gd_show_item(cli, "FLOPs", gd_show_outline_flops(cli, &question->outline));
+    gd_show_outline_notes(cli, &question->outline);
+  }
   return GD_OK;
 }
 

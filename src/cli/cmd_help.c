@@ -61,11 +61,15 @@ static bool is_recipe(const struct gd_option *option, enum gd_command_id id) {
          (option->commands & 1u << id) && !option->common;
 }
 
-static void append_names(struct gd_strbuf *out, enum gd_command_id id, bool recipe) {
+static bool is_everywhere(const struct gd_option *option, enum gd_command_id id) {
+  return (option->commands & 1u << id) && option->common;
+}
+
+static void append_names(struct gd_strbuf *out, enum gd_command_id id,
+                         bool (*is_one)(const struct gd_option *option, enum gd_command_id id)) {
   const char *separator = "";
   for (int i = 0; i < gd_option_count; i++)
-    if (recipe ? is_recipe(&gd_option_table[i], id)
-               : (gd_option_table[i].commands & 1u << id) && gd_option_table[i].common) {
+    if (is_one(&gd_option_table[i], id)) {
       gd_strbuf_printf(out, "%s--%s", separator, gd_option_table[i].name);
       separator = ", ";
     }
@@ -91,6 +95,39 @@ static const struct group {
     {"SLURM", {"slurm", "job-status", "job-time", "nodes", "slurm-config", "slurm-device"}},
 };
 enum { TRAIN_GROUPS = sizeof train_groups / sizeof *train_groups, GROUP_NAMES = 16 };
+
+/* What another command explains, so that help fits a screen: options of a command in one line. */
+static const struct fold {
+  enum gd_command_id in, of;
+  const char *names[8];
+} folds[] = {
+    {GD_COMMAND_COST, GD_COMMAND_PLAN, {"count", "stack", "machine"}},
+    {GD_COMMAND_PLAN, GD_COMMAND_COST, {"days", "wall-limit", "queue-wait", "jobs"}},
+    {GD_COMMAND_EXPORT,
+     GD_COMMAND_PLAN,
+     {"count", "nodes", "machine", "network", "device-memory", "host-memory", "micro-batch"}},
+};
+enum { FOLDS = sizeof folds / sizeof *folds, FOLD_NAMES = 8 };
+
+static bool is_folded(const struct gd_option *option, enum gd_command_id id) {
+  for (int i = 0; i < FOLDS; i++)
+    for (int k = 0; folds[i].in == id && k < FOLD_NAMES && folds[i].names[k]; k++)
+      if (strcmp(option->name, folds[i].names[k]) == 0)
+        return true;
+  return false;
+}
+
+static void append_folds(struct gd_strbuf *out, enum gd_command_id id) {
+  for (int i = 0; i < FOLDS; i++) {
+    struct gd_strbuf line = {0};
+    if (folds[i].in != id)
+      continue;
+    gd_strbuf_printf(&line, "as of %s: ", gd_commands[folds[i].of].name);
+    for (int k = 0; k < FOLD_NAMES && folds[i].names[k]; k++)
+      gd_strbuf_printf(&line, "%s--%s", k ? ", " : "", folds[i].names[k]);
+    gd_show_buffer(out, 2, &line);
+  }
+}
 
 static bool is_in_group(const struct gd_option *option) {
   for (int i = 0; i < TRAIN_GROUPS; i++)
@@ -118,6 +155,14 @@ static void append_groups(struct gd_strbuf *out) {
       append_option(out, &gd_option_table[i]);
 }
 
+static void append_folded(struct gd_strbuf *out, enum gd_command_id id, const char *command,
+                          bool (*is_one)(const struct gd_option *option, enum gd_command_id id)) {
+  struct gd_strbuf line = {0};
+  gd_strbuf_printf(&line, "as of %s: ", command);
+  append_names(&line, id, is_one);
+  gd_show_buffer(out, 2, &line);
+}
+
 static void append_options(struct gd_strbuf *out, enum gd_command_id id) {
   int n_recipe = 0;
   for (int i = 0; i < gd_option_count; i++)
@@ -125,14 +170,11 @@ static void append_options(struct gd_strbuf *out, enum gd_command_id id) {
   bool folded = n_recipe > 2;
   for (int i = 0; i < gd_option_count; i++)
     if ((gd_option_table[i].commands & 1u << id) && !gd_option_table[i].common &&
-        !(folded && is_recipe(&gd_option_table[i], id)))
+        !(folded && is_recipe(&gd_option_table[i], id)) && !is_folded(&gd_option_table[i], id))
       append_option(out, &gd_option_table[i]);
-  if (folded) {
-    struct gd_strbuf line = {0};
-    gd_strbuf_append(&line, "as of models: ");
-    append_names(&line, id, true);
-    gd_show_buffer(out, 2, &line);
-  }
+  if (folded)
+    append_folded(out, id, "models", is_recipe);
+  append_folds(out, id);
 }
 
 static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
@@ -144,7 +186,7 @@ static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
   else
     append_options(out, id);
   gd_strbuf_append(out, "  as everywhere: ");
-  append_names(out, id, false);
+  append_names(out, id, is_everywhere);
   gd_strbuf_printf(out, " (see 'gpudays help')\n\nExample: %s\n", command->example);
 }
 
@@ -250,11 +292,12 @@ enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err) {
 enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err) {
   struct gd_show_object version;
   if (!cli->options.json) {
-    gd_strbuf_printf(&cli->out, "gpudays %s (%s)\n", GD_VERSION, GD_COMMIT);
+    gd_strbuf_printf(&cli->out, "gpudays %s (%s)\n", GD_VERSION, GD_SOURCE);
     return GD_OK;
   }
   gd_show_begin(&version);
   gd_show_set_text(&version, "gpudays", GD_VERSION);
   gd_show_set_text(&version, "commit", GD_COMMIT);
+  gd_show_set_text(&version, "source", GD_SOURCE);
   return gd_show_json(&cli->out, &version, err);
 }

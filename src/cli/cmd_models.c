@@ -5,21 +5,27 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/show_model.h"
 #include "cli/show_trial.h"
 #include "hw/estimate.h"
+#include "model/presets.h"
 
 /* A model and what its graph says; error is set instead when a preset cannot be read. */
 struct entry {
   const char *name;
   struct gd_model model;
   struct gd_model_facts facts;
+  const char *const *hub; /* names on Hugging Face */
+  int n_hub;
   struct gd_error error;
 };
 
-static enum gd_status read_entry(const struct gd_cli *cli, const char *name, struct entry *entry,
+static enum gd_status read_entry(struct gd_cli *cli, const char *name, struct entry *entry,
                                  struct gd_error *err) {
   entry->name = name;
   GD_TRY(gd_cli_load_model(cli, name, &entry->model, err));
+  if (entry->model.preset)
+    GD_TRY(gd_preset_hub_names(entry->model.name, &cli->arena, &entry->hub, &entry->n_hub, err));
   if (cli->options.precision_given)
     entry->model.recipe.precision = cli->options.precision;
   return gd_model_facts(&entry->model, entry->model.recipe.precision, &entry->facts, err);
@@ -33,7 +39,14 @@ static void set_size(struct gd_show_object *to, const char *key, int64_t value, 
     gd_show_set_null(to, key);
 }
 
-static void set_entry(struct gd_show_object *to, const struct entry *entry) {
+static void set_hub(struct gd_show_object *to, const struct entry *entry) {
+  json_t *names = json_array();
+  for (int i = 0; i < entry->n_hub; i++)
+    json_array_append_new(names, json_string(entry->hub[i]));
+  gd_show_set(to, "hub", names);
+}
+
+static void set_entry(struct gd_cli *cli, struct gd_show_object *to, const struct entry *entry) {
   const struct gd_recipe *recipe = &entry->model.recipe;
   const struct gd_family *family = entry->model.family;
   int64_t classes = family->classes(&entry->model);
@@ -66,6 +79,8 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   set_size(to, "image_height", entry->facts.height, family->images);
   set_size(to, "image_width", entry->facts.width, family->images);
   set_size(to, "classes", classes, family->images);
+  set_hub(to, entry);
+  gd_show_set_assumed(to, cli, &entry->model);
 }
 
 /* --- one model ----------------------------------------------------------------------------- */
@@ -109,6 +124,10 @@ static void append_summary(struct gd_cli *cli, const struct entry *entry) {
     gd_strbuf_append(out, "  clipping    none\n");
   if (recipe->drop_path > 0)
     gd_strbuf_printf(out, "  drop path   %g at the last block\n", recipe->drop_path);
+  for (int i = 0; i < entry->n_hub; i++)
+    gd_strbuf_printf(out, "%s%s", i == 0 ? "  hub         " : ", ", entry->hub[i]);
+  if (entry->n_hub > 0)
+    gd_strbuf_append(out, "\n");
 }
 
 static enum gd_status show_one(struct gd_cli *cli, struct gd_error *err) {
@@ -117,9 +136,10 @@ static enum gd_status show_one(struct gd_cli *cli, struct gd_error *err) {
   GD_TRY(read_entry(cli, cli->arguments[0], &entry, err));
   if (!cli->options.json && !cli->options.csv) {
     append_summary(cli, &entry);
+    gd_show_assumed(cli, &entry.model);
     return GD_OK;
   }
-  set_entry(&object, &entry);
+  set_entry(cli, &object, &entry);
   if (cli->options.json)
     return gd_show_json(&cli->out, &object, err);
   rows = (struct gd_show_object){.object = json_array()};
@@ -169,7 +189,7 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct entry *entri
   for (int i = 0; i < count; i++) {
     struct gd_show_object object;
     if (entries[i].error.status == GD_OK) {
-      set_entry(&object, &entries[i]);
+      set_entry(cli, &object, &entries[i]);
       gd_show_append(&models, &object);
     } else {
       gd_show_begin(&object);
@@ -191,6 +211,11 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct entry *entri
 enum gd_status gd_cmd_models(struct gd_cli *cli, struct gd_error *err) {
   const char *const *names;
   int count;
+  if (cli->options.check && cli->n_arguments > 0)
+    return gd_fail(err, GD_BAD_INPUT, "--check names the model itself; leave out %s",
+                   cli->arguments[0]);
+  if (cli->options.check)
+    return gd_show_fields(cli, cli->options.check, err);
   if (cli->n_arguments > 0)
     return show_one(cli, err);
   GD_TRY(gd_model_list(&cli->arena, &names, &count, err));

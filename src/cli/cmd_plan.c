@@ -7,8 +7,11 @@
 
 #include "cli/answer.h"
 #include "cli/cli.h"
+#include "cli/plan_outline.h"
 #include "cli/plan_stack.h"
 #include "cli/predicting.h"
+#include "cli/show_items.h"
+#include "cli/show_model.h"
 #include "cli/show_trial.h"
 #include "cli/summary.h"
 #include "hw/gpu_spec.h"
@@ -151,6 +154,8 @@ struct planning {
   bool comparing;          /* models, or hardware: one answer each */
   bool any;                /* fits */
   struct gd_error verdict; /* of the first that does not */
+  bool in_time;            /* some answer is, or may be */
+  struct gd_error late;    /* of the first that is not */
 };
 
 static enum gd_status make_object(struct planning *planning, struct gd_predicting *p,
@@ -158,9 +163,11 @@ static enum gd_status make_object(struct planning *planning, struct gd_predictin
                                   struct gd_error *err) {
   struct gd_answer answer;
   GD_TRY(gd_answer_of_point(planning->cli, p, point, point, 1, &answer, err));
+  gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
   gd_show_trial(row, &point->trial, false);
   gd_show_prediction(row, p, &point->trial, &point->prediction);
   gd_answer_object(row, &answer);
+  gd_show_set_assumed(row, planning->cli, point->model);
   return GD_OK;
 }
 
@@ -195,23 +202,6 @@ static enum gd_status show_details(struct gd_cli *cli, const struct gd_predictin
   return explain(cli, p, point, err);
 }
 
-static enum gd_status find_remedies(struct gd_cli *cli, struct gd_predicting *p,
-                                    const struct gd_points_asked *asked,
-                                    const struct gd_point *point, struct gd_remedies *remedies,
-                                    struct gd_error *err) {
-  struct gd_points_asked one = *asked;
-  one.models = point->model;
-  one.n_models = 1;
-  one.identities = NULL;
-  return gd_remedies_find(
-      &(struct gd_remedies_asked){.points = &one,
-                                  .target = p->has_target ? &p->target : NULL,
-                                  .hw = &p->hw,
-                                  .named = cli->options.methods != NULL,
-                                  .fixed_memory = cli->options.device_memory_bytes > 0},
-      remedies, err);
-}
-
 /* One model, one answer: the best of the points, or why there is none and what to do. */
 static enum gd_status answer_one(struct planning *planning, struct gd_predicting *p,
                                  const struct gd_points_asked *asked, struct gd_point *points,
@@ -224,7 +214,7 @@ static enum gd_status answer_one(struct planning *planning, struct gd_predicting
   struct gd_remedies remedies = {0};
   struct gd_show_object row, rows = {.object = json_array()};
   if (!best)
-    GD_TRY(find_remedies(cli, p, asked, point, &remedies, err));
+    GD_TRY(gd_answer_find_remedies(cli, p, asked, point, &remedies, err));
   if (gd_cli_for_programs(cli)) {
     GD_TRY(make_object(planning, p, point, &row, err));
     if (!best && !cli->options.csv)
@@ -233,10 +223,12 @@ static enum gd_status answer_one(struct planning *planning, struct gd_predicting
     return show_objects(planning, &rows, err);
   }
   GD_TRY(gd_answer_of_point(cli, p, point, points, count, &answer, err));
+  gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
   gd_answer_append(cli, &answer);
   if (target)
     gd_show_nodes(cli, target);
   gd_show_precision_note(&cli->out, point->model, &point->trial);
+  gd_show_assumed(cli, point->model);
   if (!best)
     gd_answer_remedies(cli, point, target, &remedies);
   if ((best && cli->options.methods) || cli->options.explain)
@@ -260,8 +252,10 @@ static enum gd_status add_answer(struct planning *planning, struct gd_predicting
     gd_show_append(&planning->rows, &row);
     return GD_OK;
   }
-  return gd_answer_of_point(cli, p, point, points, count, &planning->answers[planning->count++],
-                            err);
+  struct gd_answer *answer = &planning->answers[planning->count++];
+  GD_TRY(gd_answer_of_point(cli, p, point, points, count, answer, err));
+  gd_answer_note_deadline(answer, &planning->in_time, &planning->late);
+  return GD_OK;
 }
 
 /* The best of its model's, which are next to each other. */
@@ -290,6 +284,9 @@ static enum gd_status show_points(struct planning *planning, struct gd_predictin
     return show_objects(planning, &rows, err);
   }
   for (int i = 0; i < points->count; i++) {
+    struct gd_answer answer;
+    GD_TRY(gd_answer_of_point(cli, p, &points->all[i], points->all, points->count, &answer, err));
+    gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
     gd_strbuf_append(&cli->out, n_methods == 1 && i ? "\n" : "");
     if (n_methods == 1)
       GD_TRY(gd_summary_append(cli, p, &points->all[i], true, err));
@@ -385,7 +382,8 @@ static enum gd_status plan_each(struct planning *planning, struct gd_points_aske
   return GD_OK;
 }
 
-static enum gd_status show_comparison(struct planning *planning, struct gd_error *err) {
+static enum gd_status show_comparison(struct planning *planning,
+                                      const struct gd_points_asked *asked, struct gd_error *err) {
   struct gd_cli *cli = planning->cli;
   if (gd_cli_for_programs(cli))
     return show_objects(planning, &planning->rows, err);
@@ -395,6 +393,8 @@ static enum gd_status show_comparison(struct planning *planning, struct gd_error
                     "each by its best method, predicted for gpudays' own engine where not said "
                     "otherwise; PER S: tokens or images, of all GPUs; one of them alone says how "
                     "far to trust it");
+  for (int i = 0; i < asked->n_models; i++)
+    gd_show_assumed(cli, &asked->models[i]);
   return cli->options.output ? gd_answer_draw(cli, planning->answers, planning->count, err) : GD_OK;
 }
 
@@ -412,16 +412,26 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
   enum gd_status status = plan_each(&planning, asked, kept, err);
   gd_points_kept_free(kept);
   if (status == GD_OK && planning.comparing)
-    status = show_comparison(&planning, err);
+    status = show_comparison(&planning, asked, err);
   else
     json_decref(planning.rows.object);
   if (status != GD_OK)
     return status;
   /* On several kinds of hardware one that fits is an answer; of several models each must fit. */
-  if (planning.verdict.status == GD_OK || (machines > 1 && planning.any))
+  bool fits = planning.verdict.status == GD_OK || (machines > 1 && planning.any);
+  bool late = planning.late.status != GD_OK &&
+              !(planning.in_time && (machines > 1 || asked->n_models == 1));
+  if (fits && !late)
     return GD_OK;
-  *err = planning.verdict;
-  return planning.verdict.status;
+  *err = fits ? planning.late : planning.verdict;
+  return err->status;
+}
+
+/* Of a size alone. */
+static enum gd_status plan_outline(struct gd_cli *cli, const char *argument, struct gd_error *err) {
+  struct gd_outline outline;
+  GD_TRY(gd_cli_outline(cli, argument, &outline, err));
+  return gd_plan_outline(cli, &outline, err);
 }
 
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
@@ -431,8 +441,21 @@ enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
     return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
   if (cli->options.explain && cli->options.n_gpus > 1)
     return gd_fail(err, GD_BAD_INPUT, "--explain is for one kind of hardware; name one GPU");
+  GD_TRY(gd_show_check_queue(cli, err));
+  if (cli->options.params)
+    return plan_outline(cli, cli->n_arguments > 0 ? cli->arguments[0] : NULL, err);
+  if (cli->n_arguments == 0)
+    return gd_fail(err, GD_BAD_INPUT, "plan needs an argument: gpudays plan MODEL..., such as '%s'",
+                   cli->command->example);
   if (cli->options.stack)
     return gd_plan_stack(cli, err);
-  GD_TRY(gd_points_of_cli(cli, "all", &asked, err));
+  struct gd_error refused = {0};
+  enum gd_status status = gd_points_of_cli(cli, "all", &asked, &refused);
+  if (status == GD_UNSUPPORTED && cli->n_arguments == 1) /* its size may be counted all the same */
+    return plan_outline(cli, cli->arguments[0], err);
+  if (status != GD_OK) {
+    *err = refused;
+    return status;
+  }
   return plan(cli, &asked, err);
 }

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/results_verbs.h"
 #include "cli/show_trial.h"
+#include "model/presets.h"
 #include "pass/method.h"
 #include "store/store.h"
 #include "store/store_usual.h"
@@ -467,9 +468,10 @@ static enum gd_status show_total(struct gd_cli *cli, struct gd_store *store,
   return GD_OK;
 }
 
-/* What was asked for, with methods by their canonical name. */
+/* What was asked for, with methods and presets by their canonical names. */
 static enum gd_status make_filter(const struct gd_cli *cli, struct gd_store_filter *filter,
-                                  char method[GD_METHOD_NAME], struct gd_error *err) {
+                                  char method[GD_METHOD_NAME], char model[GD_PRESET_NAME],
+                                  struct gd_error *err) {
   *filter = cli->options.filter;
   filter->ranks = (int)cli->options.ranks;
   filter->brief = !gd_cli_for_programs(cli);
@@ -481,18 +483,23 @@ static enum gd_status make_filter(const struct gd_cli *cli, struct gd_store_filt
     GD_TRY(gd_method_parse(filter->method, &parsed, err));
     filter->method = gd_method_name(&parsed, method);
   }
+  if (filter->model && !strpbrk(filter->model, "*?[")) {
+    bool found;
+    GD_TRY(gd_preset_of_name(filter->model, model, &found, err));
+    filter->model = found ? model : filter->model;
+  }
   return GD_OK;
 }
 
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err) {
   struct gd_store *store = NULL;
   struct gd_store_filter filter;
-  char method[GD_METHOD_NAME];
+  char method[GD_METHOD_NAME], model[GD_PRESET_NAME];
   if (cli->n_arguments > 0)
     GD_TRY(gd_results_check_verb(cli, err));
   else if (cli->options.yes)
     return gd_fail(err, GD_BAD_INPUT, "--yes is of 'gpudays results remove'");
-  GD_TRY(make_filter(cli, &filter, method, err));
+  GD_TRY(make_filter(cli, &filter, method, model, err));
   GD_TRY(gd_store_open(cli->options.store, &store, err));
   enum gd_status status;
   if (cli->n_arguments > 0)

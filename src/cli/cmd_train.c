@@ -18,10 +18,12 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
+#include "cli/show_model.h"
 #include "cli/show_run.h"
 #include "cli/train_jobs.h"
 #include "comm/comm.h"
 #include "comm/start_ranks.h"
+#include "model/presets.h"
 #include "search/slurm_config.h"
 #include "store/store_best.h"
 #include "train/run_settings.h"
@@ -343,7 +345,7 @@ static enum gd_status check_named(const struct gd_cli *cli, struct gd_error *err
                    name);
   if (cli->options.data)
     return GD_OK;
-  if (strchr(name, '/') && gd_file_is_missing(name))
+  if (strchr(name, '/') && gd_file_is_missing(name) && !gd_name_is_hub(name))
     return gd_fail(err, GD_BAD_INPUT, "there is no run and no model %s", name);
   if (cli->n_arguments > 1)
     return gd_fail(err, GD_BAD_INPUT,
@@ -577,6 +579,7 @@ static enum gd_status show_plan(struct gd_cli *cli, const char *folder,
       gd_format_bytes(memory, sizeof memory, trial.peak_bytes),
       gd_format_bytes(checkpoint, sizeof checkpoint, gd_checkpoint_bytes(trial.parameters)),
       (long long)s->keep);
+  gd_show_assumed(cli, &s->model);
   return GD_OK;
 }
 

@@ -216,7 +216,7 @@ enum gd_status gd_launch_ranks(struct gd_cli *cli, int argc, char **argv, int *c
     return gd_fail(
         err, GD_ENVIRONMENT,
         "%s was started with --ranks %lld, and there is no mpirun in PATH to start them: "
-        "install OpenMPI, or go on with --ranks 1",
+        "install OpenMPI (Debian: apt-get install openmpi-bin), or go on with --ranks 1",
         cli->arguments[0], (long long)cli->options.ranks);
   if ((trial || calibrates || trains) && cli->options.ranks > 1)
     return supervise(cli, argc, argv, code, err);

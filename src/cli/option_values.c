@@ -176,6 +176,24 @@ enum gd_status gd_value_time(const struct gd_option *option, const char *text,
   return GD_OK;
 }
 
+/* 350ms and 1.2s. */
+enum gd_status gd_value_step_time(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  char *end;
+  double value;
+  if (is_bare(text) && strtod(text, NULL) > 0)
+    return no_unit(option, text, (const char *const[]){"s", "ms", "m (minutes)"}, err);
+  bool number = is_number(text, &value, &end);
+  double unit = number && strcmp(end, "s") == 0    ? 1
+                : number && strcmp(end, "ms") == 0 ? 1e-3
+                : number && strcmp(end, "m") == 0  ? 60
+                                                   : 0;
+  if (!(unit > 0 && value * unit >= 1e-6 && value * unit <= 1e6))
+    return bad_value(option, text, "a time such as 1.2s or 350ms", err);
+  *(double *)field(option, options) = value * unit;
+  return GD_OK;
+}
+
 /* 500 (steps), or a time as above, which is kept as a number below 0. */
 enum gd_status gd_value_every(const struct gd_option *option, const char *text,
                               struct gd_cli_options *options, struct gd_error *err) {
@@ -334,8 +352,7 @@ enum gd_status gd_value_format(const struct gd_option *option, const char *text,
       return GD_OK;
     }
   if (!gd_export_parse(text, &options->format))
-    return bad_value(option, text, "hf, deepspeed, torchtitan or sbatch; of tokens llmc, raw, npy",
-                     err);
+    return bad_value(option, text, GD_EXPORT_NAMES "; of tokens llmc, raw, npy", err);
   options->format_given = true;
   return GD_OK;
 }

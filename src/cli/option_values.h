@@ -12,10 +12,11 @@ typedef enum gd_status gd_value_reader(const struct gd_option *option, const cha
 
 /* Into the field at option->target. */
 gd_value_reader gd_value_switch, gd_value_text, gd_value_int;
-gd_value_reader gd_value_seconds; /* a number of them, without a unit */
-gd_value_reader gd_value_time;    /* 90s, 1.5m, 2h, 1d: seconds */
-gd_value_reader gd_value_count;   /* 300B, 1.5T */
-gd_value_reader gd_value_bytes;   /* 2GiB, 512MiB */
+gd_value_reader gd_value_seconds;   /* a number of them, without a unit */
+gd_value_reader gd_value_time;      /* 90s, 1.5m, 2h, 1d: seconds */
+gd_value_reader gd_value_step_time; /* 350ms, 1.2s: seconds */
+gd_value_reader gd_value_count;     /* 300B, 1.5T */
+gd_value_reader gd_value_bytes;     /* 2GiB, 512MiB */
 /* Into a struct gd_cli_number: from low on, above low, and dollars (40k). */
 gd_value_reader gd_value_number, gd_value_above, gd_value_usd;
 

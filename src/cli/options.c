@@ -194,8 +194,7 @@ static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) 
                         : options->network          ? "network"
                                                     : NULL;
   if (!options->gpu && without)
-    return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names what there are so many of",
-                   without);
+    return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names the hardware", without);
   if (options->gpu && options->ranks)
     return gd_fail(err, GD_BAD_INPUT, "--gpu counts its ranks by --count; leave out --ranks");
   if (options->gpu && options->backend)
@@ -284,7 +283,7 @@ static enum gd_status check_all(const struct parser *parser, const struct gd_cli
   if (cli->options.without &&
       (cli->options.slurm || cli->options.fresh || cli->options.retry_failed || cli->options.store))
     return gd_fail(err, GD_BAD_INPUT,
-                   "a trial without some pass answers for no method, so --without uses no store; "
+                   "trials of --without are not stored, because they lack a pass of their method; "
                    "leave out --%s",
                    cli->options.slurm          ? "slurm"
                    : cli->options.fresh        ? "fresh"
@@ -327,7 +326,7 @@ static enum gd_status read_counts(struct gd_cli *cli, struct gd_error *err) {
   int kinds = options->n_gpus, n = 1, at = 0;
   for (const char *text = options->counts; *text; text++)
     n += *text == ',';
-  struct gd_gpu_spec *gpus = gd_arena_alloc(&cli->arena, (size_t)(kinds * n), sizeof *gpus);
+  struct gd_gpu_spec *gpus = gd_arena_alloc(&cli->arena, (size_t)kinds * (size_t)n, sizeof *gpus);
   if (!gpus)
     return gd_nomem(err, "while reading the command line");
   for (int kind = 0; kind < kinds; kind++) {
@@ -369,7 +368,8 @@ static enum gd_status read_gpus(struct gd_cli *cli, struct gd_error *err) {
     options->count = counted ? gpus[0].count : options->count;
     return GD_OK;
   }
-  if (cli->command == &gd_commands[GD_COMMAND_PLAN])
+  if (cli->command == &gd_commands[GD_COMMAND_PLAN] ||
+      cli->command == &gd_commands[GD_COMMAND_COST])
     return GD_OK;
   if (cli->command != &gd_commands[GD_COMMAND_ESTIMATE])
     return gd_fail(err, GD_BAD_INPUT, "--gpu %s are %d kinds of GPU; name one", options->gpu,

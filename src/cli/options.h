@@ -33,6 +33,7 @@ enum gd_command_id {
   GD_COMMAND_FIT,
   GD_COMMAND_ACCURACY,
   GD_COMMAND_PUBLISHED,
+  GD_COMMAND_WHY,
   GD_COMMAND_TOKENS,
   GD_COMMAND_TRAIN,
   GD_COMMAND_SAMPLE,
@@ -42,6 +43,7 @@ enum gd_command_id {
   GD_COMMAND_SURVEY,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
+  GD_COMMAND_SCHEMA,
   GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
   GD_COMMAND_COUNT
@@ -92,7 +94,7 @@ struct gd_cli_options {
   const char *calibration;
   int64_t micro_batch_size;
   int64_t device_memory_bytes, host_memory_bytes;
-  int64_t seq, batch, steps, tokens;
+  int64_t seq, batch, steps, tokens, params;
   int64_t seed;
   double sample_seconds;
   int64_t ranks;
@@ -116,6 +118,9 @@ struct gd_cli_options {
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
   struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
   const char *rent, *energy;
+  struct gd_cli_number usd_per_hour, gpu_usd;
+  double wall_limit, queue_wait; /* seconds */
+  int64_t jobs;
   int64_t synthetic;  /* answers of survey to invent */
   const char *survey; /* of report: a file of answers */
   const char *runs;   /* of report: a folder of runs, or a run */
@@ -137,6 +142,11 @@ struct gd_cli_options {
   const char *prompt;
   int64_t length, samples;
   struct gd_cli_number temperature, top_p;
+  /* of why */
+  const char *log;
+  int64_t tokens_per_s;
+  struct gd_cli_number samples_per_s;
+  double step_time; /* seconds */
   /* of tokens */
   const char *tokenizer, *eos, *field, *tokens_format;
   struct gd_cli_number validation;
@@ -156,7 +166,7 @@ struct gd_option {
   int64_t low, high; /* of numbers */
 };
 
-enum { GD_OPTIONS_MOST = 128 };
+enum { GD_OPTIONS_MOST = 160 };
 extern const struct gd_option gd_option_table[];
 extern const int gd_option_count; /* at most GD_OPTIONS_MOST */
 /*

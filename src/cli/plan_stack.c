@@ -12,25 +12,13 @@
 #include "cli/predicting.h"
 #include "cli/show.h"
 #include "hw/gpu_spec.h"
-#include "report/stack_plan.h"
-
-static void reason_of(const struct gd_stack_plan *plan, const struct gd_stack_row *row, char *text,
-                      size_t size) {
-  char need[GD_SHOW_TEXT], have[GD_SHOW_TEXT];
-  struct gd_stack_miss miss = gd_stack_plan_miss(plan, row);
-  int64_t micro_batch = plan->limits.micro_batch > 0 ? plan->limits.micro_batch : 1;
-  snprintf(text, size, "micro-batch %lld needs %s of the %s that a %s has", (long long)micro_batch,
-           gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
-           gd_format_bytes(have, sizeof have, (int64_t)miss.have_bytes),
-           miss.host ? "GPU's host share" : "GPU");
-}
 
 static void set_object(const struct gd_stack_plan *plan, const struct gd_stack_row *row,
                        struct gd_show_object *to) {
   char method[GD_METHOD_NAME], reason[256] = "";
   bool ok = row->fits;
   if (!ok)
-    reason_of(plan, row, reason, sizeof reason);
+    gd_stack_plan_reason(plan, row, reason, sizeof reason);
   gd_show_begin(to);
   gd_show_set_text(to, "model", row->model->name);
   gd_show_set_text(to, "method", gd_method_name(&row->method, method));
@@ -168,6 +156,8 @@ struct stack_planning {
   int count;
   bool comparing, any;
   struct gd_error verdict; /* of the first that does not fit */
+  bool in_time;            /* some answer is, or may be */
+  struct gd_error late;    /* of the first that is not */
 };
 
 static enum gd_status show_objects(struct stack_planning *planning, struct gd_show_object *rows,
@@ -195,7 +185,7 @@ static void note_verdict(struct stack_planning *planning) {
     planning->any = planning->any || plan->rows[i].fits;
     if (plan->rows[i].fits || planning->verdict.status != GD_OK)
       continue;
-    reason_of(plan, &plan->rows[i], reason, sizeof reason);
+    gd_stack_plan_reason(plan, &plan->rows[i], reason, sizeof reason);
     (void)gd_fail(&planning->verdict, GD_NOMEM_DEVICE, "%s does not fit: %s",
                   plan->rows[i].model->name, reason);
   }
@@ -206,6 +196,7 @@ static enum gd_status append_row(struct stack_planning *planning, const struct g
   struct gd_answer answer;
   struct gd_show_object object;
   GD_TRY(gd_answer_of_stack(planning->cli, &planning->plan, row, &answer, err));
+  gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
   set_object(&planning->plan, row, &object);
   gd_answer_object(&object, &answer);
   if (planning->asked.n_methods > 1 && planning->cli->options.methods)
@@ -228,6 +219,7 @@ static enum gd_status show_answers(struct stack_planning *planning, struct gd_er
       continue;
     }
     GD_TRY(gd_answer_of_stack(cli, &planning->plan, &plan->rows[i], answer, err));
+    gd_answer_note_deadline(answer, &planning->in_time, &planning->late);
     planning->count++;
     if (planning->comparing)
       continue;
@@ -291,6 +283,25 @@ static enum gd_status plan_targets(struct stack_planning *planning, struct gd_er
   return cli->options.output ? gd_answer_draw(cli, planning->answers, planning->count, err) : GD_OK;
 }
 
+struct gd_stack_asked gd_plan_stack_asked(const struct gd_cli *cli, const char *stack,
+                                          const struct gd_model *models, int n_models) {
+  const struct gd_cli_options *options = &cli->options;
+  return (struct gd_stack_asked){.stack = stack,
+                                 .models = models,
+                                 .n_models = n_models,
+                                 .gpu = options->gpu,
+                                 .count = options->count > 0 ? (int)options->count : 1,
+                                 .nodes = (int)options->nodes,
+                                 .machine = options->machine,
+                                 .network = options->network,
+                                 .cpus = (int)options->threads,
+                                 .precision = gd_cli_precision(cli),
+                                 .limits = {.micro_batch = options->micro_batch_size,
+                                            .any_size = options->micro_batch == GD_MICRO_BATCH_MAX,
+                                            .device_bytes = (double)options->device_memory_bytes,
+                                            .host_bytes = (double)options->host_memory_bytes}};
+}
+
 enum gd_status gd_plan_stack(struct gd_cli *cli, struct gd_error *err) {
   struct gd_cli_options *options = &cli->options;
   struct gd_points_asked points;
@@ -304,17 +315,7 @@ enum gd_status gd_plan_stack(struct gd_cli *cli, struct gd_error *err) {
       .comparing = options->n_gpus > 1 || (points.n_models > 1 && !options->methods),
       .answers = gd_arena_alloc(&cli->arena, (size_t)(points.n_models * options->n_gpus) + 1,
                                 sizeof *planning.answers),
-      .asked = {.stack = options->stack,
-                .models = points.models,
-                .n_models = points.n_models,
-                .machine = options->machine,
-                .network = options->network,
-                .cpus = (int)options->threads,
-                .precision = gd_cli_precision(cli),
-                .limits = {.micro_batch = options->micro_batch_size,
-                           .any_size = options->micro_batch == GD_MICRO_BATCH_MAX,
-                           .device_bytes = (double)options->device_memory_bytes,
-                           .host_bytes = (double)options->host_memory_bytes}}};
+      .asked = gd_plan_stack_asked(cli, options->stack, points.models, points.n_models)};
   GD_TRY(gd_answer_may_draw(cli, planning.comparing, err));
   if (!planning.answers)
     return gd_nomem(err, "before the first plan");
@@ -324,8 +325,11 @@ enum gd_status gd_plan_stack(struct gd_cli *cli, struct gd_error *err) {
     status = show_objects(&planning, &planning.rows, err);
   else
     json_decref(planning.rows.object);
-  if (status != GD_OK || planning.verdict.status == GD_OK || (options->n_gpus > 1 && planning.any))
+  bool fits = planning.verdict.status == GD_OK || (options->n_gpus > 1 && planning.any);
+  bool late = planning.late.status != GD_OK &&
+              !(planning.in_time && (options->n_gpus > 1 || points.n_models == 1));
+  if (status != GD_OK || (fits && !late))
     return status;
-  *err = planning.verdict;
-  return planning.verdict.status;
+  *err = fits ? planning.late : planning.verdict;
+  return err->status;
 }

@@ -45,8 +45,9 @@ void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target);
    kind, with the links that carry it; nothing for one GPU. */
 enum gd_status gd_show_collectives(struct gd_cli *cli, const struct gd_predicting *p,
                                    const struct gd_point *point, struct gd_error *err) GD_MUST_USE;
-/* "predicted; unvalidated on ...: +-40 %" as a paragraph, or the hint to calibrate. classes: a bit
-   (1 << class) for each class of the points shown; with offload, how many CPUs a GPU has. */
+/* "predicted; unvalidated on ...: x0.60 to x1.67" as a paragraph, or the hint to calibrate.
+   classes: a bit (1 << class) for each class of the points shown; with offload, how many CPUs a GPU
+   has. */
 void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p, unsigned classes);
 /* A GPU that kernels are not written for has a prediction, and can have no trial: a note. */
 void gd_show_too_old(struct gd_cli *cli, const struct gd_predicting *p);

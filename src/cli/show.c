@@ -194,7 +194,7 @@ static void fold_line(struct gd_strbuf *out, const char *line, int length) {
 
 void gd_show_fold(struct gd_strbuf *out) {
   struct gd_strbuf folded = {0};
-  if (gd_show_columns() <= 0 || !out->text || out->failed)
+  if (gd_show_columns() <= 0 || gd_show_is_wide() || !out->text || out->failed)
     return;
   for (const char *line = out->text; *line;) {
     int length = (int)strcspn(line, "\n");

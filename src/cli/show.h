@@ -39,13 +39,15 @@ void gd_show_duration(struct gd_show_duration *shown, double days, double low_da
  */
 void gd_show_set_columns(int columns, bool wide);
 int gd_show_columns(void);
+bool gd_show_is_wide(void);
 /* Columns that a text takes on the terminal. */
 int gd_show_width(const char *text);
 
 /*
  * What was appended, with lines that are longer than the terminal is wide broken at blanks. They go
  * on below what they say: behind the name where a line has a name and two blanks, else indented two
- * deeper. A command to type goes on behind a backslash. Nothing changes where no width is known.
+ * deeper. A command to type goes on behind a backslash. Nothing changes where no width is known,
+ * nor with --wide.
  */
 void gd_show_fold(struct gd_strbuf *out);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/show_items.h"
 
 const char *gd_show_usd(char *text, size_t size, double usd) {
   char digits[GD_SHOW_TEXT];
@@ -96,7 +97,8 @@ const char *gd_show_provider(const struct gd_money_table *table,
 }
 
 void gd_show_option(struct gd_show_object *to, const struct gd_money_table *table,
-                    const struct gd_money_option *option) {
+                    const struct gd_money_option *option, double limit_days) {
+  double known = option->time.state == GD_TIME_KNOWN ? option->time.days : (double)NAN;
   gd_show_begin(to);
   gd_show_set_text(to, "model", table->model->name);
   gd_show_set_text(to, "machine", option->machine->name);
@@ -118,16 +120,20 @@ void gd_show_option(struct gd_show_object *to, const struct gd_money_table *tabl
   gd_show_set_real(to, "break_even_months", option->break_even_months);
   gd_show_set_bool(to, "hardware_front", option->hardware_front);
   gd_show_set_bool(to, "experiment_front", option->experiment_front);
+  gd_show_set_real(to, "rent_usd_low", option->rent_usd / known * option->time.days_low);
+  gd_show_set_real(to, "rent_usd_high", option->rent_usd / known * option->time.days_high);
+  gd_show_calendar(to, &option->calendar, limit_days);
 }
 
 void gd_show_set_option(struct gd_show_object *to, const char *key,
-                        const struct gd_money_table *table, const struct gd_money_option *option) {
+                        const struct gd_money_table *table, const struct gd_money_option *option,
+                        double limit_days) {
   struct gd_show_object object;
   if (!option) {
     gd_show_set_null(to, key);
     return;
   }
-  gd_show_option(&object, table, option);
+  gd_show_option(&object, table, option, limit_days);
   gd_show_set_object(to, key, &object);
 }
 
@@ -158,8 +164,9 @@ void gd_show_set_terms(struct gd_show_object *to, const char *key,
 static const struct gd_show_column columns[] = {
     {"MACHINE", false, 0},   {"HARDWARE", true, 1}, {"DAYS", true, 0},       {"INTERVAL", true, 4},
     {"COST/RUN", true, 0},   {"KWH", true, 7},      {"ENERGY", true, 6},     {"RENT", true, 0},
-    {"BREAK-EVEN", true, 3}, {"PARETO", false, 2},  {"DAYS FROM", false, 5},
+    {"BREAK-EVEN", true, 3}, {"PARETO", false, 2},  {"DAYS FROM", false, 5}, {"DEADLINE", false, 0},
 };
+enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static const char *usd_cell(struct gd_cli *cli, double usd) {
   char text[2 * GD_SHOW_TEXT];
@@ -201,7 +208,8 @@ static const char *front_cell(const struct gd_money_option *option) {
                                                             : "";
 }
 
-static void fill_row(struct gd_cli *cli, const struct gd_money_option *option, const char **row) {
+static void fill_row(struct gd_cli *cli, const struct gd_money_option *option, double limit_days,
+                     const char **row) {
   char text[GD_SHOW_TEXT];
   row[0] = option->machine->name;
   row[1] = usd_cell(cli, option->hardware_usd);
@@ -218,14 +226,17 @@ static void fill_row(struct gd_cli *cli, const struct gd_money_option *option, c
   row[7] = usd_cell(cli, option->rent_usd);
   row[8] = months_cell(cli, option->break_even_months);
   row[9] = front_cell(option);
+  if (limit_days > 0)
+    row[11] = gd_deadline_name(gd_money_deadline(option, limit_days));
 }
 
 enum gd_status gd_show_options(struct gd_cli *cli, const struct gd_money_table *table,
-                               struct gd_error *err) {
-  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
+                               double limit_days, struct gd_error *err) {
+  struct gd_show_rows rows = {
+      .cli = cli, .columns = columns, .n_columns = limit_days > 0 ? COLUMNS : COLUMNS - 1};
   for (int i = 0; i < table->count; i++)
     if (table->options[i].time.state != GD_TIME_UNKNOWN)
-      fill_row(cli, &table->options[i], gd_show_row(&rows));
+      fill_row(cli, &table->options[i], limit_days, gd_show_row(&rows));
   return gd_show_rows(&rows, 0, err);
 }
 

@@ -31,16 +31,17 @@ const char *gd_show_provider(const struct gd_money_table *table,
 
 /* One option as an object; NULL is null there. */
 void gd_show_option(struct gd_show_object *to, const struct gd_money_table *table,
-                    const struct gd_money_option *option);
+                    const struct gd_money_option *option, double limit_days);
 void gd_show_set_option(struct gd_show_object *to, const char *key,
-                        const struct gd_money_table *table, const struct gd_money_option *option);
+                        const struct gd_money_table *table, const struct gd_money_option *option,
+                        double limit_days);
 /* {"pue": {"value": 1.56, "source": "..."}, ...} */
 void gd_show_set_terms(struct gd_show_object *to, const char *key,
                        const struct gd_money_terms *terms);
 
 /* The table of machines by price; those that the source of days says nothing of are left out. */
 enum gd_status gd_show_options(struct gd_cli *cli, const struct gd_money_table *table,
-                               struct gd_error *err) GD_MUST_USE;
+                               double limit_days, struct gd_error *err) GD_MUST_USE;
 /* Where days come from, then doubts. */
 void gd_show_time_lines(struct gd_cli *cli, const struct gd_time *time);
 /* Two or three lines about one option: the run, renting, the whole life; then doubts. */

@@ -61,6 +61,10 @@ int gd_show_columns(void) {
   return terminal.columns;
 }
 
+bool gd_show_is_wide(void) {
+  return terminal.wide;
+}
+
 /* Bytes where the text is not of the locale. */
 int gd_show_width(const char *text) {
   wchar_t wide[512];

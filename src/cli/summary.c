@@ -9,6 +9,7 @@
 
 #include "cli/answer.h"
 #include "cli/cli.h"
+#include "cli/show_model.h"
 #include "cli/show_trial.h"
 #include "trial/load.h"
 
@@ -278,7 +279,7 @@ static void append_measured_notes(struct gd_strbuf *out, const struct gd_trial *
     return;
   snprintf(
       note, sizeof note,
-      "note: the interval is +-%s %%, wider than the 2 %% aimed at: other programs are "
+      "note: the interval ends %s %% above the median, and 2 %% are aimed at: other programs are "
       "running, or the sample is too short (--sample-seconds)",
       gd_format_digits(width, sizeof width, 100 * trial->step_half_width_s / trial->step_s, 2));
   gd_show_paragraph(out, 2, note);
@@ -290,6 +291,8 @@ static void append_notes(const struct summary *s) {
     gd_show_precision_note(s->out, s->point->model, s->trial);
     gd_show_trial_note(s->out, s->trial);
   }
+  if (s->kind == MEASURED || s->kind == PREDICTED) /* plan says it next to its answer */
+    gd_show_assumed(s->cli, s->point->model);
   if (s->kind == MEASURED)
     append_measured_notes(s->out, s->trial);
   if (s->kind == MEASURED || s->kind == NO_DAYS)

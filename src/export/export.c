@@ -17,6 +17,7 @@ static const struct {
   enum gd_part_format says;
 } formats[GD_EXPORT_COUNT] = {
     [GD_EXPORT_HF] = {"hf", gd_export_hf, GD_FORMAT_HF},
+    [GD_EXPORT_TRAIN_PY] = {"train.py", gd_export_train_py, GD_FORMAT_HF},
     [GD_EXPORT_DEEPSPEED] = {"deepspeed", gd_export_deepspeed, GD_FORMAT_DEEPSPEED},
     [GD_EXPORT_TORCHTITAN] = {"torchtitan", gd_export_torchtitan, GD_FORMAT_TORCHTITAN},
     [GD_EXPORT_SBATCH] = {"sbatch", gd_export_sbatch, GD_FORMAT_COUNT},
@@ -34,6 +35,44 @@ bool gd_export_parse(const char *text, enum gd_export_format *format) {
       return true;
     }
   return false;
+}
+
+const char *gd_export_stack(enum gd_export_format format, const struct gd_model *model,
+                            const struct gd_method *method) {
+  if (format == GD_EXPORT_TORCHTITAN)
+    return "torchtitan";
+  if (format == GD_EXPORT_DEEPSPEED || (method && gd_export_is_deepspeed(method)))
+    return "deepspeed";
+  return model->family == &gd_family_mamba ? "pytorch-eager" : "pytorch-compile";
+}
+
+enum gd_export_format gd_export_of_stack(const char *stack, const struct gd_model *model,
+                                         const struct gd_method *method) {
+  if (strcmp(stack, "deepspeed") == 0)
+    return GD_EXPORT_DEEPSPEED;
+  return strcmp(stack, "torchtitan") == 0 && model->family == &gd_family_llama &&
+                 gd_export_keeps(GD_EXPORT_TORCHTITAN, method, true)
+             ? GD_EXPORT_TORCHTITAN
+             : GD_EXPORT_HF;
+}
+
+bool gd_export_keeps(enum gd_export_format format, const struct gd_method *method, bool several) {
+  enum gd_part_format says = formats[format].says;
+  if (says == GD_FORMAT_COUNT)
+    says = GD_FORMAT_HF; /* which the job runs */
+  for (int i = 0; i < GD_METHOD_PART_COUNT; i++)
+    if (gd_method_has(method, (enum gd_method_part_id)i) &&
+        !gd_method_row((enum gd_method_part_id)i)->exports[says])
+      return false;
+  switch (says) {
+  case GD_FORMAT_HF: return !gd_export_is_deepspeed(method); /* which it would not compile */
+  case GD_FORMAT_DEEPSPEED: return !gd_shards_by_block(method->sharding);
+  case GD_FORMAT_TORCHTITAN:
+    return (method->sharding == GD_SHARDING_NONE || gd_shards_by_block(method->sharding)) &&
+           (several || !method->offload);
+  case GD_FORMAT_COUNT: break;
+  }
+  return true;
 }
 
 enum gd_schedule gd_export_schedule(const struct gd_recipe *recipe) {
@@ -93,7 +132,7 @@ static void clean_name(char *to, size_t size, const char *from) {
 }
 
 static int64_t hourly_steps(const struct gd_export_point *point) {
-  double steps = point->measured && point->trial->step_s > 0 ? 3600 / point->trial->step_s : 0;
+  double steps = point->timed ? 3600 / point->trial->step_s : 0;
   if (steps <= 0)
     return 0;
   return steps < 1                              ? 1
@@ -127,6 +166,62 @@ static enum gd_status check_parts(enum gd_export_format format, const struct gd_
   return GD_OK;
 }
 
+/* --- what it was planned for ----------------------------------------------------------------- */
+
+void gd_export_say_place(const struct gd_export_point *point, char *text, size_t size) {
+  static const char plain[] = " ._-+/(),";
+  if (point->ranks > 1)
+    snprintf(text, size, "%" PRId64 " x %s", point->ranks, point->trial->device);
+  else
+    snprintf(text, size, "%s", point->trial->device);
+  for (; *text; text++)
+    if (!isalnum((unsigned char)*text) && !strchr(plain, *text))
+      *text = '_';
+}
+
+const char *gd_export_say_days(const struct gd_export_point *point, char *text, size_t size) {
+  const struct gd_trial *trial = point->trial;
+  char days[32], low[32], high[32];
+  bool hours = trial->days < 1;
+  double unit = hours ? 24 : 1;
+  text[0] = '\0';
+  if (point->timed)
+    snprintf(text, size, "%s %s (%s to %s)",
+             gd_format_digits(days, sizeof days, unit * trial->days, 2), hours ? "hours" : "days",
+             gd_format_digits(low, sizeof low, unit * trial->days_low, 2),
+             gd_format_digits(high, sizeof high, unit * trial->days_high, 2));
+  return text;
+}
+
+/* The memory of one software is not that of another, and so not its micro-batch. */
+static void note_software(enum gd_export_format format, const struct gd_export_point *point) {
+  const struct gd_export *from = point->from;
+  const struct gd_trial *trial = point->trial;
+  char place[160], days[96], size[32], has[32];
+  gd_export_say_place(point, place, sizeof place);
+  gd_export_say_days(point, days, sizeof days);
+  if (from->software)
+    gd_strbuf_printf(point->notes,
+                     "planned for %s on %s: %s, %s, accumulation %" PRId64 " x micro-batch %" PRId64
+                     ", about %s of %s a GPU%s%s; where that estimate is too low, %s\n",
+                     from->software, place, trial->method, gd_precision_name(trial->precision),
+                     point->accumulation, point->micro_batch,
+                     gd_format_bytes(size, sizeof size, trial->peak_bytes),
+                     gd_format_bytes(has, sizeof has, trial->device_limit_bytes),
+                     days[0] ? ", " : "", days,
+                     point->micro_batch > 1 ? "halve the micro-batch and double the accumulation"
+                                            : "take a method with ckpt, or more GPUs");
+  else if (from->target)
+    gd_strbuf_printf(point->notes,
+                     "planned for gpudays' own engine on %s; without --stack own it is planned "
+                     "for the memory of the software that runs it\n",
+                     place);
+  else if (!point->cpu && formats[format].says != GD_FORMAT_COUNT)
+    gd_strbuf_printf(point->notes,
+                     "the micro-batch is one that fits gpudays' own engine; --gpu NAME in place "
+                     "of a trial plans for the memory of the software that runs it\n");
+}
+
 enum gd_status gd_export(enum gd_export_format format, const struct gd_export *from,
                          struct gd_strbuf *out, struct gd_strbuf *notes, struct gd_error *err) {
   const struct gd_trial *trial = from->trial;
@@ -136,6 +231,8 @@ enum gd_status gd_export(enum gd_export_format format, const struct gd_export *f
       .trial = trial,
       .measured = trial->status == GD_TRIAL_OK,
       .cpu = strcmp(trial->backend, "cpu") == 0 || strcmp(trial->backend, "ref") == 0,
+      .script = format == GD_EXPORT_TRAIN_PY,
+      .timed = trial->step_s > 0,
       .notes = notes,
   };
   GD_ASSERT(format < GD_EXPORT_COUNT);
@@ -149,6 +246,7 @@ enum gd_status gd_export(enum gd_export_format format, const struct gd_export *f
   point.tf32 = !point.cpu && trial->precision == GD_PRECISION_FP32 && point.method.tf32;
   GD_TRY(check_parts(format, &point, err));
   GD_TRY(divide_batch(&point, err));
+  note_software(format, &point);
   point.save_steps = hourly_steps(&point);
   if (trial->precision_substituted)
     gd_strbuf_printf(notes, "the recipe's %s runs as %s on this device, and is exported as such\n",

@@ -1,6 +1,7 @@
 /*
  * A trial as settings for the tools people train with: Hugging Face's TrainingArguments (with an
- * fsdp_config or a deepspeed section), a DeepSpeed configuration, a torchtitan job, a SLURM job.
+ * fsdp_config or a deepspeed section), a program that trains with them, a DeepSpeed configuration,
+ * a torchtitan job, a SLURM job.
  * What a tool cannot say as it was measured becomes the nearest thing it can say, with a note; what
  * has no near thing is an error. Nothing here is read from those tools: field names are those of
  * transformers 5, DeepSpeed 0.19 and torchtitan 0.2, checked by tools/check_export.py.
@@ -13,11 +14,14 @@
 #define GD_EXPORT_EXPORT_H
 
 #include "base/strbuf.h"
+#include "hw/hw.h"
 #include "model/model.h"
+#include "pass/method.h"
 #include "store/record.h"
 
 enum gd_export_format {
   GD_EXPORT_HF,
+  GD_EXPORT_TRAIN_PY,
   GD_EXPORT_DEEPSPEED,
   GD_EXPORT_TORCHTITAN,
   GD_EXPORT_SBATCH,
@@ -25,6 +29,20 @@ enum gd_export_format {
 };
 const char *gd_export_name(enum gd_export_format format); /* "hf", "deepspeed", ... */
 bool gd_export_parse(const char *text, enum gd_export_format *format);
+/* "hf, train.py, deepspeed, torchtitan or sbatch" */
+#define GD_EXPORT_NAMES "hf, train.py, deepspeed, torchtitan or sbatch"
+/*
+ * Whose memory and time a plan for that format is made by: a name of data/stacks. With ZeRO the
+ * Trainer is DeepSpeed, and Mamba it does not compile. method NULL: one without ZeRO.
+ */
+const char *gd_export_stack(enum gd_export_format format, const struct gd_model *model,
+                            const struct gd_method *method);
+/* The format for what was planned by that stack. */
+enum gd_export_format gd_export_of_stack(const char *stack, const struct gd_model *model,
+                                         const struct gd_method *method);
+/* Whether the format says all of the method, so that what its stack predicts is what will run; of
+   one device or several. */
+bool gd_export_keeps(enum gd_export_format format, const struct gd_method *method, bool several);
 
 /* A day, the usual limit of a cluster's common partition. */
 #define GD_EXPORT_JOB_S   86400.0
@@ -33,11 +51,15 @@ bool gd_export_parse(const char *text, enum gd_export_format *format);
 
 struct gd_export {
   const struct gd_model *model; /* with the recipe of the trial */
-  const struct gd_trial *trial; /* measured (status ok) or planned */
-  uint64_t seed;                /* numpy's limit: 32 bits */
-  double job_s;                 /* sbatch: wall time of one job; 0: GD_EXPORT_JOB_S */
-  const char *argument;         /* sbatch: how the user names the model; NULL: not known */
-  const char *options;          /* sbatch: those that name this trial, " --batch 64"; NULL: none */
+  const struct gd_trial
+      *trial;           /* measured (status ok); or planned, step_s and days predicted or 0 */
+  const char *software; /* that it was planned for, "PyTorch with torch.compile"; NULL: this one */
+  const struct gd_target *target; /* it was planned for hardware that need not be here; or NULL */
+  const char *config;             /* train.py: the model's config.json */
+  uint64_t seed;                  /* numpy's limit: 32 bits */
+  double job_s;                   /* sbatch: wall time of one job; 0: GD_EXPORT_JOB_S */
+  const char *argument;           /* how the user names the model; NULL: not known */
+  const char *options;            /* those that name this trial, " --batch 64"; NULL: none */
 };
 
 /*

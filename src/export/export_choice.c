@@ -78,8 +78,8 @@ enum gd_status gd_export_choose(const struct gd_export_choice *choice, struct gd
   char name[GD_METHOD_NAME];
   if (!choice->method && planned)
     return gd_fail(err, GD_BAD_INPUT,
-                   "--device-memory, --host-memory and --micro-batch plan a point anew; name it "
-                   "with --methods");
+                   "--device-memory, --host-memory and --micro-batch make a new plan; add its "
+                   "method with --methods");
   if (!choice->method)
     return read_best(choice, NULL, trial, err);
   if (strchr(choice->method, ',') || strcmp(choice->method, "all") == 0)

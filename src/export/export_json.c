@@ -73,8 +73,7 @@ static int stage_of(enum gd_sharding sharding) {
   return (int)stage;
 }
 
-/* Whether transformers would shard by DeepSpeed, or by FSDP. */
-static bool is_deepspeed(const struct gd_method *method) {
+bool gd_export_is_deepspeed(const struct gd_method *method) {
   const struct gd_method_part *part = gd_sharding_part(method->sharding);
   return part && strcmp(part->exports[GD_FORMAT_HF], "deepspeed") == 0;
 }
@@ -300,7 +299,7 @@ static void set_fsdp(const struct gd_export_point *point, struct dict *to) {
  * Where newer versions can, it is the user who knows that.
  */
 static const char *why_not_compiled(const struct gd_export_point *point) {
-  if (is_deepspeed(&point->method))
+  if (gd_export_is_deepspeed(&point->method))
     return "DeepSpeed";
   return point->from->model->family == &gd_family_mamba ? "Mamba" : NULL;
 }
@@ -319,25 +318,28 @@ static void set_hf_methods(const struct gd_export_point *point, struct dict *to)
   set_bool(to, "torch_compile", method->compile && !why_not_compiled(point));
   if (fsdp) {
     set_fsdp(point, to);
-  } else if (is_deepspeed(method)) {
+  } else if (gd_export_is_deepspeed(method)) {
     make_deepspeed(point, true, &section);
     set_dict(to, "deepspeed", &section);
   }
 }
 
-static bool has_attention(const struct gd_family *family) {
-  return family != &gd_family_mamba && family != &gd_family_convnext;
+const char *gd_export_attention(const struct gd_export_point *point) {
+  const struct gd_family *family = point->from->model->family;
+  if (family == &gd_family_mamba || family == &gd_family_convnext)
+    return NULL;
+  return point->method.kernels ? "sdpa" : "eager";
 }
 
 static void note_hf(const struct gd_export_point *point) {
   const struct gd_recipe *recipe = point->recipe;
   const struct gd_family *family = point->from->model->family;
-  bool zero = is_deepspeed(&point->method);
-  if (has_attention(family))
+  bool zero = gd_export_is_deepspeed(&point->method);
+  if (gd_export_attention(point) && !point->script)
     gd_strbuf_printf(point->notes,
                      "attention is an argument of the model, not of the Trainer: "
                      "from_config(config, attn_implementation=\"%s\")\n",
-                     point->method.kernels ? "sdpa" : "eager");
+                     gd_export_attention(point));
   else if (family == &gd_family_mamba && point->method.kernels)
     gd_strbuf_append(point->notes,
                      "transformers runs the fused scan where the packages mamba-ssm and "
@@ -347,11 +349,11 @@ static void note_hf(const struct gd_export_point *point) {
                      "torch_compile is false: it does not work with %s in the versions of the "
                      "paper (appendix F); set it where yours can\n",
                      why_not_compiled(point));
-  if (!gd_recipe_decouples(recipe) && recipe->weight_decay > 0 && !zero)
+  if (!gd_recipe_decouples(recipe) && recipe->weight_decay > 0 && !zero && !point->script)
     gd_strbuf_append(point->notes,
                      "the Trainer has AdamW alone, and the recipe's Adam adds its decay to the "
                      "gradient: pass torch.optim.Adam as optimizers=(...), or train as AdamW\n");
-  if (point->ranks > 1)
+  if (point->ranks > 1 && !point->script)
     gd_strbuf_printf(point->notes,
                      "a step has the recipe's batch of %lld on %lld ranks: start them "
                      "with torchrun\n",
@@ -366,7 +368,8 @@ enum gd_status gd_export_hf(const struct gd_export_point *point, struct gd_strbu
   const struct gd_recipe *recipe = point->recipe;
   const struct gd_trial *trial = point->trial;
   struct dict root;
-  note_sequence(point, "TrainingArguments have");
+  if (!point->script)
+    note_sequence(point, "TrainingArguments have");
   begin(&root);
   set_text(&root, "output_dir", point->name);
   set_int(&root, "per_device_train_batch_size", point->micro_batch);
@@ -390,6 +393,8 @@ enum gd_status gd_export_hf(const struct gd_export_point *point, struct gd_strbu
   if (point->cpu)
     set_bool(&root, "use_cpu", true);
   set_hf_methods(point, &root);
+  if (point->from->model->family->images) /* which are decoded on CPUs */
+    set_int(&root, "dataloader_num_workers", GD_EXPORT_CPUS);
   if (point->save_steps > 0) {
     set_text(&root, "save_strategy", "steps");
     set_int(&root, "save_steps", point->save_steps);

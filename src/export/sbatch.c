@@ -43,14 +43,14 @@ static int64_t rank_gib(const struct gd_export_point *point) {
 /* A run that fits into one job asks for its own time, others for the whole of each. */
 static void plan_time(const struct gd_export_point *point, struct job *job) {
   double limit_s = point->from->job_s > 0 ? point->from->job_s : GD_EXPORT_JOB_S;
-  double run_s = point->measured ? point->trial->days_high * 86400 * slack : limit_s;
+  double run_s = point->timed ? point->trial->days_high * 86400 * slack : limit_s;
   double jobs = ceil(run_s / limit_s);
   job->count = jobs > (double)most_jobs ? most_jobs : jobs < 1 ? 1 : (int64_t)jobs;
   /* A hair less, or rounding makes a minute more out of a whole number of them. */
   job->minutes = (int64_t)ceil((job->count == 1 ? fmin(run_s, limit_s) : limit_s) / 60 - 1e-6);
   if (job->minutes < 10) /* starting takes a while too */
     job->minutes = 10;
-  if (!point->measured)
+  if (!point->timed)
     gd_strbuf_append(point->notes,
                      "this point was planned and not measured: the job's time is a guess\n");
   else if (jobs > (double)most_jobs)
@@ -81,11 +81,18 @@ static enum gd_status plan_job(const struct gd_export_point *point, struct job *
 
 static void put_head(const struct gd_export_point *point, struct gd_strbuf *out) {
   const struct gd_trial *trial = point->trial;
-  char device[128];
+  const struct gd_target *target = point->from->target;
+  char device[128], days[96];
   gd_strbuf_printf(out, "#!/bin/bash\n# %s, %s, on %" PRId64 " x %s", point->name, trial->method,
                    point->ranks, gd_json_excerpt(device, sizeof device, trial->device));
+  if (target && target->network)
+    gd_strbuf_printf(out, ", %d nodes joined by %s", target->nodes,
+                     gd_json_excerpt(days, sizeof days, target->network->name));
   if (point->measured)
     gd_strbuf_printf(out, ": %.3g days as gpudays measured it", trial->days);
+  else if (point->timed)
+    gd_strbuf_printf(out, ": %s as gpudays predicts it",
+                     gd_export_say_days(point, days, sizeof days));
   gd_strbuf_append(out,
                    ".\n"
                    "# sbatch [OPTION...] THIS_FILE train.py [ARGUMENT...]\n"

@@ -62,10 +62,11 @@ static enum gd_status check(const struct gd_export_point *point, struct gd_error
   const struct gd_model *model = point->from->model;
   const struct gd_method *method = &point->method;
   if (model->family != &gd_family_llama)
-    return gd_fail(err, GD_UNSUPPORTED,
-                   "torchtitan has no %s model, of ours it has Llama; export %s with --format hf "
-                   "or deepspeed",
-                   model->family->title, model->name);
+    return gd_fail(
+        err, GD_UNSUPPORTED,
+        "torchtitan has no %s model, only Llama of the families here; export %s with --format hf "
+        "or deepspeed",
+        model->family->title, model->name);
   if (method->offload && point->ranks == 1)
     return gd_fail(err, GD_UNSUPPORTED,
                    "torchtitan offloads with FSDP only, which it does not run on one device; "

@@ -44,8 +44,10 @@ static enum gd_status fill_model(const struct gd_estimate_asked *asked, int mode
                                  const struct gd_estimate_grid *grid, struct gd_error *err) {
   const struct gd_model *of = &asked->models[model];
   struct gd_estimate *cell = &grid->cells[model * grid->n_gpus * grid->n_counts];
-  double flops;
-  GD_TRY(gd_estimate_flops(of, asked->forced ? *asked->forced : of->recipe.precision, &flops, err));
+  double flops = asked->flops ? asked->flops[model] : 0;
+  if (!asked->flops)
+    GD_TRY(
+        gd_estimate_flops(of, asked->forced ? *asked->forced : of->recipe.precision, &flops, err));
   for (int g = 0; g < grid->n_gpus; g++)
     for (int c = 0; c < grid->n_counts; c++, cell++)
       GD_TRY(gd_estimate_make(of, flops, grid->gpus[g], grid->counts[c], asked->forced,

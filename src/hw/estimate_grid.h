@@ -17,8 +17,9 @@ struct gd_estimate_asked {
   struct gd_hw *hw;
   const struct gd_model *models; /* with their recipes */
   int n_models;
-  const char *gpus; /* names joined by commas; NULL: those of the paper */
-  int count;        /* of GPUs; 0: 1, 2, 4 and 8 */
+  const double *flops; /* of each model's run, where they are known; NULL: counted on its graph */
+  const char *gpus;    /* names joined by commas; NULL: those of the paper */
+  int count;           /* of GPUs; 0: 1, 2, 4 and 8 */
   enum gd_peaks peaks;
   const enum gd_precision *forced; /* NULL: the recipe's */
 };

@@ -37,6 +37,7 @@ static const struct {
     {"llama", "model.", ""},
     {"mistral", "model.", ""},
     {"qwen2", "model.", ""},
+    {"qwen3", "model.", ""},
     {"olmo", "model.", ""},
     {"mamba", "backbone.", ""},
 };

@@ -7,20 +7,26 @@
 
 #include "base/strbuf.h"
 
+bool gd_config_has(const struct gd_json *json, const json_t *config, const char *key) {
+  const json_t *value = gd_json_get(json, config, key);
+  return value && !json_is_null(value);
+}
+
 enum gd_status gd_config_int(const struct gd_json *json, const json_t *config, const char *key,
                              int64_t low, int64_t high, int64_t *value, struct gd_error *err) {
-  return gd_json_has(config, key) ? gd_json_int(json, config, key, low, high, value, err) : GD_OK;
+  return gd_config_has(json, config, key) ? gd_json_int(json, config, key, low, high, value, err)
+                                          : GD_OK;
 }
 
 enum gd_status gd_config_number(const struct gd_json *json, const json_t *config, const char *key,
                                 double low, double high, double *value, struct gd_error *err) {
-  return gd_json_has(config, key) ? gd_json_number(json, config, key, low, high, value, err)
-                                  : GD_OK;
+  return gd_config_has(json, config, key) ? gd_json_number(json, config, key, low, high, value, err)
+                                          : GD_OK;
 }
 
 enum gd_status gd_config_bool(const struct gd_json *json, const json_t *config, const char *key,
                               bool *value, struct gd_error *err) {
-  return gd_json_has(config, key) ? gd_json_bool(json, config, key, value, err) : GD_OK;
+  return gd_config_has(json, config, key) ? gd_json_bool(json, config, key, value, err) : GD_OK;
 }
 
 enum gd_status gd_config_dropout(const struct gd_json *json, const json_t *config, const char *key,
@@ -51,7 +57,7 @@ enum gd_status gd_config_activation(const struct gd_json *json, const json_t *co
       {"tanh", GD_ACTIVATION_TANH},
   };
   const char *name;
-  if (!gd_json_has(config, key))
+  if (!gd_config_has(json, config, key))
     return GD_OK;
   GD_TRY(gd_json_string(json, config, key, &name, err));
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -67,9 +73,9 @@ enum gd_status gd_config_activation(const struct gd_json *json, const json_t *co
 
 enum gd_status gd_config_padding(const struct gd_json *json, const json_t *config, int64_t vocab,
                                  int64_t *value, struct gd_error *err) {
-  if (json_is_null(json_object_get(config, "pad_token_id"))) /* as opposed to left out */
+  if (json_is_null(gd_json_get(json, config, "pad_token_id"))) /* as opposed to left out */
     *value = -1;
-  if (!gd_json_has(config, "pad_token_id"))
+  if (!gd_config_has(json, config, "pad_token_id"))
     return GD_OK;
   GD_TRY(gd_json_int(json, config, "pad_token_id", -vocab, vocab - 1, value, err));
   if (*value < 0)

@@ -15,6 +15,10 @@
 #define GD_CONFIG_LARGEST ((int64_t)1 << 31)
 enum { GD_CONFIG_MOST_LAYERS = 1024 };
 
+/* Whether the field is there and not null. What a family looks at goes through here or through
+   gd_json_get, so that the log of fields (fields.h) is complete. */
+bool gd_config_has(const struct gd_json *json, const json_t *config, const char *key);
+
 enum gd_status gd_config_int(const struct gd_json *json, const json_t *config, const char *key,
                              int64_t low, int64_t high, int64_t *value,
                              struct gd_error *err) GD_MUST_USE;

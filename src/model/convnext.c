@@ -32,11 +32,11 @@ static const double inner_norm_eps = 1e-6;
 static enum gd_status read_stages(const struct gd_json *json, const json_t *config, const char *key,
                                   int64_t stages, int64_t most, int64_t *values,
                                   struct gd_error *err) {
-  const json_t *array = json_object_get(config, key);
+  const json_t *array = gd_json_get(json, config, key);
   char expected[96];
   snprintf(expected, sizeof expected, "num_stages = %lld numbers from 1 to %lld", (long long)stages,
            (long long)most);
-  if (!gd_json_has(config, key))
+  if (!gd_config_has(json, config, key))
     return stages == 4 ? GD_OK : gd_json_mismatch(json, config, key, expected, err);
   if (!json_is_array(array) || (int64_t)json_array_size(array) != stages)
     return gd_json_mismatch(json, config, key, expected, err);

@@ -29,7 +29,8 @@ _Static_assert(sizeof(struct gpt2) <= sizeof((struct gd_model *)0)->config.opaqu
 static enum gd_status read_size(const struct gd_json *json, const json_t *config, const char *own,
                                 const char *common, int64_t high, int64_t *value,
                                 struct gd_error *err) {
-  const char *key = gd_json_has(config, common) && !gd_json_has(config, own) ? common : own;
+  const char *key =
+      gd_config_has(json, config, common) && !gd_config_has(json, config, own) ? common : own;
   return gd_json_int(json, config, key, 1, high, value, err);
 }
 

@@ -14,7 +14,7 @@
 static enum gd_status read_size(const struct gd_json *json, const json_t *config, const char *key,
                                 int64_t *height, int64_t *width, struct gd_error *err) {
   const int64_t largest = 1 << 20; /* far past any image; products of sizes are checked later */
-  const json_t *value = json_object_get(config, key);
+  const json_t *value = gd_json_get(json, config, key);
   if (json_is_array(value)) {
     int64_t sides[2] = {0, 0};
     for (size_t i = 0; i < 2; i++)
@@ -27,7 +27,7 @@ static enum gd_status read_size(const struct gd_json *json, const json_t *config
     *width = sides[1];
     return GD_OK;
   }
-  if (!gd_json_has(config, key))
+  if (!gd_config_has(json, config, key))
     return GD_OK;
   GD_TRY(gd_json_int(json, config, key, 1, largest, height, err));
   *width = *height;
@@ -37,7 +37,7 @@ static enum gd_status read_size(const struct gd_json *json, const json_t *config
 /* transformers 4 and 5 write id2label, unless there are as many classes as by default. */
 static enum gd_status read_classes(const struct gd_json *json, const json_t *config,
                                    int64_t *classes, struct gd_error *err) {
-  const json_t *labels = json_object_get(config, "id2label");
+  const json_t *labels = gd_json_get(json, config, "id2label");
   int64_t named = json_is_object(labels) ? (int64_t)json_object_size(labels) : 0;
   *classes = named ? named : 2;
   GD_TRY(gd_config_int(json, config, "num_labels", 1, GD_CONFIG_LARGEST, classes, err));
@@ -57,7 +57,7 @@ enum gd_status gd_images_parse(const struct gd_json *json, const json_t *config,
   GD_TRY(read_size(json, config, "image_size", &images->height, &images->width, err));
   GD_TRY(read_size(json, config, "patch_size", &images->patch_height, &images->patch_width, err));
   GD_TRY(read_classes(json, config, &images->classes, err));
-  if (gd_json_has(config, "problem_type"))
+  if (gd_config_has(json, config, "problem_type"))
     GD_TRY(gd_json_string(json, config, "problem_type", &problem, err));
   if (strcmp(problem, "single_label_classification") != 0)
     return gd_config_unsupported(json, config, "problem_type", "single_label_classification", err);

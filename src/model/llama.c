@@ -1,8 +1,9 @@
 /*
  * Llama (Touvron et al. 2023) and its relatives: a causal decoder with rotary positions, gated
  * inner layers and grouped keys and values. Mistral is the same; Qwen2 adds biases to queries, keys
- * and values; OLMo normalises without weights. Names and arithmetic follow transformers'
- * LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and OlmoForCausalLM.
+ * and values; Qwen3 normalises each head of queries and keys instead; OLMo normalises without
+ * weights. Names and arithmetic follow transformers' LlamaForCausalLM, MistralForCausalLM,
+ * Qwen2ForCausalLM, Qwen3ForCausalLM and OlmoForCausalLM.
  *
  * Letters: B batch, T sequence, C width, N heads, M key and value heads, D head size, F inner
  * width, V vocabulary.
@@ -22,6 +23,7 @@ struct llama {
   struct gd_rope rope;
   enum gd_activation activation;
   bool qkv_bias, out_bias, mlp_bias, tied, plain_norm;
+  bool head_norms; /* of queries and keys, before they rotate */
 };
 _Static_assert(sizeof(struct llama) <= sizeof((struct gd_model *)0)->config.opaque, "too large");
 
@@ -40,9 +42,9 @@ static enum gd_status read_sizes(const struct gd_json *json, const json_t *confi
   GD_TRY(gd_config_int(json, config, "num_key_value_heads", 1, largest, &c->kv_heads, err));
   GD_TRY(gd_config_divides(json, "num_key_value_heads", c->kv_heads, "num_attention_heads",
                            c->heads, err));
-  if (gd_json_has(config, "head_dim"))
+  if (gd_config_has(json, config, "head_dim"))
     GD_TRY(gd_json_int(json, config, "head_dim", 1, largest, &c->head, err));
-  else
+  else if (c->head == 0)
     GD_TRY(gd_config_divides(json, "num_attention_heads", c->heads, "hidden_size", c->width, err));
   c->head = c->head ? c->head : c->width / c->heads;
   if (c->head % 2)
@@ -64,7 +66,7 @@ static bool lists_windows(const json_t *types) {
 
 static enum gd_status read_window(const struct gd_json *json, const json_t *config, bool is_qwen,
                                   struct llama *c, struct gd_error *err) {
-  const json_t *types = json_object_get(config, "layer_types");
+  const json_t *types = gd_json_get(json, config, "layer_types");
   bool used = !is_qwen; /* Qwen2 has a switch, and then a window in the layers past some only */
   int64_t full_layers = 28;
   GD_TRY(gd_config_bool(json, config, "use_sliding_window", &used, err));
@@ -72,7 +74,7 @@ static enum gd_status read_window(const struct gd_json *json, const json_t *conf
   if (used && is_qwen)
     used = json_is_array(types) ? lists_windows(types) : full_layers < c->layers;
   GD_TRY(gd_config_int(json, config, "sliding_window", 1, GD_CONFIG_LARGEST, &c->window, err));
-  if (!used || json_is_null(json_object_get(config, "sliding_window")))
+  if (!used || json_is_null(gd_json_get(json, config, "sliding_window")))
     c->window = 0;
   return GD_OK;
 }
@@ -90,7 +92,7 @@ static enum gd_status parse(const struct gd_json *json, const json_t *config, bo
   GD_TRY(gd_config_bool(json, config, "tie_word_embeddings", &c->tied, err));
   GD_TRY(gd_rope_parse(json, config, &c->rope, err));
   GD_TRY(read_window(json, config, is_qwen, c, err));
-  if (gd_json_has(config, "clip_qkv"))
+  if (gd_config_has(json, config, "clip_qkv"))
     return gd_config_unsupported(json, config, "clip_qkv", "null: nothing is clipped here", err);
   memcpy(model->config.opaque, c, sizeof *c);
   return GD_OK;
@@ -133,6 +135,14 @@ static enum gd_status qwen2_parse(const struct gd_json *json, const json_t *conf
   return parse(json, config, true, &c, model, err);
 }
 
+static enum gd_status qwen3_parse(const struct gd_json *json, const json_t *config,
+                                  struct gd_model *model, struct gd_error *err) {
+  struct llama c = {.padding = -1, .window = 4096, .head = 128, .head_norms = true};
+  GD_TRY(read_rms_eps(json, config, &c, err));
+  GD_TRY(read_biases(json, config, &c, err));
+  return parse(json, config, true, &c, model, err);
+}
+
 static enum gd_status olmo_parse(const struct gd_json *json, const json_t *config,
                                  struct gd_model *model, struct gd_error *err) {
   struct llama c = {.padding = 1, .norm_eps = 1e-5, .plain_norm = true}; /* eps is no field */
@@ -156,6 +166,19 @@ static gd_tensor_id norm(struct builder *b, const char *name, gd_tensor_id x_BTC
   return gd_rmsnorm(b->m.graph, x_BTC, weight, (float)c->norm_eps);
 }
 
+/* RMSNorm of every head by one weight [D]; x stays [B,T,heads D]. */
+static gd_tensor_id head_norm(struct builder *b, const char *name, gd_tensor_id x, int64_t heads) {
+  const struct llama *c = b->c;
+  struct gd_graph *g = b->m.graph;
+  if (!c->head_norms || x == GD_NONE)
+    return x;
+  const int64_t *dims = g->tensors[x].dims, batch = dims[0], t = dims[1];
+  gd_tensor_id weight = gd_blocks_param(&b->m, name, 1, &c->head, GD_INIT_ONES);
+  x = gd_reshape(g, x, 4, (int64_t[]){batch, t, heads, c->head});
+  x = gd_rmsnorm(g, x, weight, (float)c->norm_eps);
+  return gd_reshape(g, x, 3, (int64_t[]){batch, t, heads * c->head});
+}
+
 static gd_tensor_id attention(struct builder *b, gd_tensor_id x_BTC) {
   const struct llama *c = b->c;
   struct gd_graph *g = b->m.graph;
@@ -163,6 +186,8 @@ static gd_tensor_id attention(struct builder *b, gd_tensor_id x_BTC) {
   gd_tensor_id q = gd_blocks_linear(&b->m, "self_attn.q_proj", x_BTC, q_width, c->qkv_bias);
   gd_tensor_id k = gd_blocks_linear(&b->m, "self_attn.k_proj", x_BTC, kv_width, c->qkv_bias);
   gd_tensor_id v = gd_blocks_linear(&b->m, "self_attn.v_proj", x_BTC, kv_width, c->qkv_bias);
+  q = head_norm(b, "self_attn.q_norm.weight", q, c->heads);
+  k = head_norm(b, "self_attn.k_norm.weight", k, c->kv_heads);
   gd_tensor_id q_BNTD = gd_rope(g, gd_blocks_heads(g, q, c->heads), b->rope_table, c->head);
   gd_tensor_id k_BMTD = gd_rope(g, gd_blocks_heads(g, k, c->kv_heads), b->rope_table, c->head);
   gd_tensor_id v_BMTD = gd_blocks_heads(g, v, c->kv_heads);
@@ -253,6 +278,15 @@ const struct gd_family gd_family_qwen2 = {
     .model_type = "qwen2",
     .title = "Qwen2",
     .parse = qwen2_parse,
+    .build = llama_build,
+    .ignores_tensor = llama_ignores_tensor,
+    .classes = llama_classes,
+};
+
+const struct gd_family gd_family_qwen3 = {
+    .model_type = "qwen3",
+    .title = "Qwen3",
+    .parse = qwen3_parse,
     .build = llama_build,
     .ignores_tensor = llama_ignores_tensor,
     .classes = llama_classes,

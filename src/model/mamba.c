@@ -39,7 +39,7 @@ static struct mamba config_of(const struct gd_model *model) {
 /* An integer, or "auto": a sixteenth of the width, rounded up. */
 static enum gd_status read_rank(const struct gd_json *json, const json_t *config, int64_t width,
                                 int64_t *rank, struct gd_error *err) {
-  const json_t *value = json_object_get(config, "time_step_rank");
+  const json_t *value = gd_json_get(json, config, "time_step_rank");
   *rank = (width + 15) / 16;
   if (json_is_string(value) && strcmp(json_string_value(value), "auto") == 0)
     return GD_OK;
@@ -59,7 +59,7 @@ static enum gd_status read_steps(const struct gd_json *json, const json_t *confi
     return gd_json_mismatch(json, config, "time_step_max", "at least time_step_min", err);
   if (floor > mamba->step_min)
     return gd_config_unsupported(json, config, "time_step_floor", "at most time_step_min", err);
-  if (gd_json_has(config, "time_step_init_scheme"))
+  if (gd_config_has(json, config, "time_step_init_scheme"))
     GD_TRY(gd_json_string(json, config, "time_step_init_scheme", &scheme, err));
   mamba->constant_steps = strcmp(scheme, "constant") == 0;
   if (!mamba->constant_steps && strcmp(scheme, "random") != 0)

@@ -48,6 +48,17 @@ struct gd_neox {
   enum gd_activation activation;
 };
 
+/* Parts of a recipe that nobody gave, so that they are the program's. */
+enum gd_assumed {
+  GD_ASSUMED_STEPS = 1 << 0, /* of models of tokens: GD_CHINCHILLA_TOKENS a parameter */
+  GD_ASSUMED_BATCH = 1 << 1,
+  GD_ASSUMED_SEQ = 1 << 2,
+  GD_ASSUMED_LR = 1 << 3,
+  GD_ASSUMED_PRECISION = 1 << 4,
+};
+/* Hoffmann et al. 2022, arXiv:2203.15556, Table 3: what a compute-optimal run has. */
+#define GD_CHINCHILLA_TOKENS 20
+
 struct gd_family;
 struct gd_model {
   char name[128];
@@ -57,6 +68,9 @@ struct gd_model {
     int64_t opaque[64]; /* other families keep their struct here, private to their file */
   } config;
   struct gd_recipe recipe;
+  unsigned assumed;  /* enum gd_assumed */
+  char unknown[160]; /* fields of its configuration that nothing here knows: "foo, bar" */
+  bool preset;       /* by its name, not a file that was named */
   bool soft_targets; /* of images: a probability for each class is the target, not one label */
 };
 
@@ -78,6 +92,12 @@ struct gd_family {
 #define GD_FAMILY(name) extern const struct gd_family gd_family_##name;
 #include "model/families.def"
 #undef GD_FAMILY
+
+/*
+ * Sets the steps that nobody gave, and the warm-up with them, by parameters, batch and sequence as
+ * they are now. A graph that cannot be built leaves them: who builds it says why.
+ */
+enum gd_status gd_model_assume_steps(struct gd_model *model, struct gd_error *err) GD_MUST_USE;
 
 /* Finds a preset by name or loads a config.json (or the folder that holds one). */
 enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,
@@ -116,6 +136,8 @@ bool gd_schedule_parse(const char *text, enum gd_schedule *schedule);
  */
 enum gd_status gd_recipe_parse(const struct gd_json *json, json_t *object, struct gd_recipe *recipe,
                                struct gd_error *err) GD_MUST_USE;
+/* What a bare configuration trains with. */
+const struct gd_recipe *gd_recipe_default(void);
 /* What gd_recipe_parse reads, all of it; NULL: memory ran out. */
 json_t *gd_recipe_json(const struct gd_recipe *recipe);
 /* Stochastic depth of a model of tokens: GD_BAD_INPUT. */
@@ -132,7 +154,8 @@ struct gd_recipe_change {
   const double *drop_path;
 };
 /*
- * The warm-up becomes no longer than the run. GD_BAD_INPUT, in the words of the command line:
+ * The warm-up becomes no longer than the run. What is given is no longer assumed, and steps that
+ * are follow the rest. GD_BAD_INPUT, in the words of the command line:
  * sequences of a model of images, steps as well as tokens, fewer tokens than a step has, stochastic
  * depth of a model of tokens or of every block.
  */

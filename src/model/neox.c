@@ -20,11 +20,12 @@ static enum gd_status read_no_dropout(const struct gd_json *json, const json_t *
                                       const char *key, struct gd_error *err) {
   double probability = 0;
   GD_TRY(gd_config_number(json, config, key, 0, 1, &probability, err));
-  if (probability != 0)
-    return gd_fail(err, GD_UNSUPPORTED,
-                   "%s: %s is %g; GPT-NeoX trains without dropout here, so set it to 0", json->file,
-                   key, probability);
-  return GD_OK;
+  if (probability == 0)
+    return GD_OK;
+  gd_json_refuse(json, config, key);
+  return gd_fail(err, GD_UNSUPPORTED,
+                 "%s: %s is %g; GPT-NeoX trains without dropout here, so set it to 0", json->file,
+                 key, probability);
 }
 
 /* transformers 5 nests the rotary fields in rope_parameters; 4 has them at the top. */
@@ -32,24 +33,28 @@ static enum gd_status read_rope(const struct gd_json *json, const json_t *config
                                 struct gd_neox *neox, struct gd_error *err) {
   double fraction = 0.25; /* transformers' defaults */
   neox->rope_base = 10000;
-  const json_t *nested = json_object_get(config, "rope_parameters");
-  const json_t *scaling = json_object_get(config, "rope_scaling");
-  if (scaling && !json_is_null(scaling))
+  const json_t *nested = gd_json_get(json, config, "rope_parameters");
+  const json_t *scaling = gd_json_get(json, config, "rope_scaling");
+  if (scaling && !json_is_null(scaling)) {
+    gd_json_refuse(json, config, "rope_scaling");
     return gd_fail(err, GD_UNSUPPORTED,
                    "%s: rope_scaling is set; GPT-NeoX trains with unscaled rotary positions here, "
                    "so set it to null",
                    json->file);
+  }
   if (nested && !json_is_null(nested)) {
     const char *type = "default";
     if (!json_is_object(nested))
       return gd_fail(err, GD_BAD_INPUT, "%s: rope_parameters is not an object", json->file);
-    if (gd_json_has(nested, "rope_type"))
+    if (gd_config_has(json, nested, "rope_type"))
       GD_TRY(gd_json_string(json, nested, "rope_type", &type, err));
-    if (strcmp(type, "default") != 0)
+    if (strcmp(type, "default") != 0) {
+      gd_json_refuse(json, nested, "rope_type");
       return gd_fail(err, GD_UNSUPPORTED,
                      "%s: rope_parameters.rope_type is \"%s\"; this engine has \"default\" for "
                      "GPT-NeoX",
                      json->file, type);
+    }
   }
   const json_t *places[] = {nested, config};
   static const char *const base_keys[] = {"rope_theta", "rotary_emb_base"};
@@ -59,12 +64,12 @@ static enum gd_status read_rope(const struct gd_json *json, const json_t *config
     for (int key = 0; key < 2; key++) {
       if (!json_is_object(places[place]))
         continue;
-      if (!have_base && gd_json_has(places[place], base_keys[key])) {
+      if (gd_config_has(json, places[place], base_keys[key]) && !have_base) {
         GD_TRY(
             gd_json_number(json, places[place], base_keys[key], 1e-3, 1e12, &neox->rope_base, err));
         have_base = true;
       }
-      if (!have_fraction && gd_json_has(places[place], fraction_keys[key])) {
+      if (gd_config_has(json, places[place], fraction_keys[key]) && !have_fraction) {
         GD_TRY(gd_json_number(json, places[place], fraction_keys[key], 0, 1, &fraction, err));
         have_fraction = true;
       }

@@ -1,10 +1,36 @@
 /*
  * A recipe with values that were asked for in place of its own.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/strbuf.h"
 #include "model/model.h"
+
+/* The warm-up of the recipe that a bare configuration has: 2,000 steps of 100,000. A short run has
+   the same share of its steps. */
+enum { MOST_WARMUP = 2000, WARMUP_PART = 50 };
+
+enum gd_status gd_model_assume_steps(struct gd_model *model, struct gd_error *err) {
+  struct gd_recipe *recipe = &model->recipe;
+  struct gd_graph graph;
+  if (!(model->assumed & GD_ASSUMED_STEPS) || model->family->images)
+    return GD_OK;
+  gd_graph_init(&graph);
+  model->family->build(model, 1, &graph);
+  enum gd_status status = gd_graph_check(&graph, err);
+  double tokens = GD_CHINCHILLA_TOKENS * (double)gd_graph_parameters(&graph);
+  gd_graph_deinit(&graph);
+  if (status == GD_ENVIRONMENT)
+    return status;
+  if (status != GD_OK)
+    return GD_OK;
+  double steps = ceil(tokens / ((double)recipe->batch * (double)recipe->seq));
+  recipe->steps = steps < 1 ? 1 : steps < 1e9 ? (int64_t)steps : 1000000000; /* as in a file */
+  int64_t warmup = (recipe->steps + WARMUP_PART - 1) / WARMUP_PART;
+  recipe->warmup_steps = warmup < MOST_WARMUP ? warmup : MOST_WARMUP;
+  return GD_OK;
+}
 
 /* As many whole steps as have the tokens. */
 static enum gd_status set_tokens(struct gd_model *model, int64_t tokens, struct gd_error *err) {
@@ -48,6 +74,11 @@ enum gd_status gd_model_change_recipe(struct gd_model *model, const struct gd_re
     recipe->steps = change->steps;
   if (change->tokens)
     GD_TRY(set_tokens(model, change->tokens, err));
+  if (change->steps || change->tokens)
+    model->assumed &= ~(unsigned)GD_ASSUMED_STEPS;
+  model->assumed &= ~(change->seq ? (unsigned)GD_ASSUMED_SEQ : 0u);
+  model->assumed &= ~(change->batch ? (unsigned)GD_ASSUMED_BATCH : 0u);
+  GD_TRY(gd_model_assume_steps(model, err));
   if (recipe->warmup_steps > recipe->steps)
     recipe->warmup_steps = recipe->steps;
   if (change->optimizer) {

@@ -56,7 +56,7 @@ static enum gd_status parse(const struct gd_json *json, const json_t *config, st
   GD_TRY(gd_config_only(json, config, "is_decoder", false, err));
   GD_TRY(gd_config_only(json, config, "add_cross_attention", false, err));
   GD_TRY(gd_config_only(json, config, "tie_word_embeddings", true, err));
-  if (gd_json_has(config, "position_embedding_type"))
+  if (gd_config_has(json, config, "position_embedding_type"))
     GD_TRY(gd_json_string(json, config, "position_embedding_type", &kind, err));
   if (strcmp(kind, "absolute") != 0)
     return gd_config_unsupported(json, config, "position_embedding_type", "absolute", err);

@@ -21,8 +21,8 @@ static enum gd_status read_type(const struct gd_json *json, const json_t *from,
                                       [GD_ROPE_DYNAMIC] = "dynamic",
                                       [GD_ROPE_YARN] = "yarn",
                                       [GD_ROPE_LLAMA3] = "llama3"};
-  const char *key = gd_json_has(from, "rope_type") ? "rope_type" : "type", *name;
-  if (!gd_json_has(from, key))
+  const char *key = gd_config_has(json, from, "rope_type") ? "rope_type" : "type", *name;
+  if (!gd_config_has(json, from, key))
     return GD_OK;
   GD_TRY(gd_json_string(json, from, key, &name, err));
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -61,10 +61,10 @@ static enum gd_status read_scaling(const struct gd_json *json, const json_t *con
   rope->original = positions;
   if (originals) { /* Phi writes it at the top, and then that counts */
     const char *key = "original_max_position_embeddings";
-    const json_t *place = gd_json_has(config, key) ? config : from;
+    const json_t *place = gd_config_has(json, config, key) ? config : from;
     GD_TRY(gd_config_number(json, place, key, 1, 1e12, &rope->original, err));
   }
-  if (rope->type == GD_ROPE_YARN && !gd_json_has(from, "factor"))
+  if (rope->type == GD_ROPE_YARN && !gd_config_has(json, from, "factor"))
     rope->factor = positions / rope->original;
   else
     GD_TRY(gd_json_number(json, from, "factor", 1e-6, 1e9, &rope->factor, err));
@@ -86,8 +86,8 @@ enum gd_status gd_rope_parse(const struct gd_json *json, const json_t *config, s
   double positions = 2048, share = 1;
   const json_t *from = NULL;
   for (int i = 0; i < 2 && !from; i++) {
-    const json_t *found = json_object_get(config, places[i]);
-    if (!gd_json_has(config, places[i]))
+    const json_t *found = gd_json_get(json, config, places[i]);
+    if (!gd_config_has(json, config, places[i]))
       continue;
     if (!json_is_object(found))
       return gd_json_mismatch(json, config, places[i], "an object or null", err);
@@ -103,11 +103,14 @@ enum gd_status gd_rope_parse(const struct gd_json *json, const json_t *config, s
     if (read.type != GD_ROPE_DEFAULT)
       GD_TRY(read_scaling(json, config, from, positions, &read, err));
   }
-  if (share != 1)
+  if (share != 1) {
+    const char *key = "partial_rotary_factor";
+    gd_json_refuse(json, gd_config_has(json, from, key) ? from : config, key);
     return gd_fail(err, GD_UNSUPPORTED,
                    "%s: partial_rotary_factor is %g; this family rotates whole heads here, so "
                    "leave it out",
                    json->file, share);
+  }
   *rope = read;
   return GD_OK;
 }

@@ -49,7 +49,7 @@ static enum gd_status vit_parse(const struct gd_json *json, const json_t *config
   GD_TRY(
       gd_config_dropout(json, config, "attention_probs_dropout_prob", &c.attention_dropout, err));
   GD_TRY(gd_config_bool(json, config, "qkv_bias", &c.qkv_bias, err));
-  if (gd_json_has(config, "head_dim")) { /* transformers 5 lets it differ */
+  if (gd_config_has(json, config, "head_dim")) { /* transformers 5 lets it differ */
     int64_t head;
     GD_TRY(gd_json_int(json, config, "head_dim", 1, largest, &head, err));
     if (head != c.width / c.heads)

@@ -29,6 +29,23 @@ static void find_near(const struct gd_money_table *table, const struct gd_money_
     near->buy = gd_money_nearest(table, limits);
 }
 
+/* Of those that may be in time, the way whose upper end comes first, of equals the cheapest. */
+static void find_at_risk(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                         struct gd_money_way *way) {
+  struct gd_money_limits risky = *limits;
+  risky.at_risk = true;
+  for (int i = 0; i < 2 * table->count; i++) {
+    const struct gd_money_option *option = &table->options[i / 2];
+    bool rented = i % 2 == 1;
+    if (!gd_money_way_within(option, rented, &risky))
+      continue;
+    double usd = gd_money_run_usd(option, rented), high = option->calendar.days_high;
+    if (!way->option || high < way->option->calendar.days_high ||
+        (high <= way->option->calendar.days_high && usd < way->usd))
+      *way = (struct gd_money_way){.option = option, .rented = rented, .usd = usd};
+  }
+}
+
 static int count_within(const struct gd_money_table *table, const struct gd_money_limits *limits) {
   struct gd_money_limits buying = *limits;
   int count = 0;
@@ -49,12 +66,17 @@ void gd_money_answer(const struct gd_money_table *table, const struct gd_money_l
     answer->known = answer->known || state == GD_TIME_KNOWN;
     answer->infeasible += state == GD_TIME_INFEASIBLE;
     answer->unknown += state == GD_TIME_UNKNOWN;
+    if (state == GD_TIME_KNOWN)
+      answer->deadlines[gd_money_deadline(&table->options[i], limits->days)]++;
   }
   if (!answer->known)
     return;
   gd_money_advise(table, limits, &answer->advice);
-  if (!answer->advice.option)
+  if (!answer->advice.option) {
     find_near(table, limits, &answer->near);
+    if (limits->days > 0)
+      find_at_risk(table, limits, &answer->at_risk);
+  }
   answer->chosen = gd_money_choose(table, limits);
   answer->chosen_of = count_within(table, limits);
   answer->possible = gd_money_choose(table, &possible);

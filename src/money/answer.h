@@ -24,6 +24,10 @@ struct gd_money_answer {
   const struct gd_money_option *chosen, *rented; /* to buy, to rent; NULL: none within the limits */
   const struct gd_money_option *possible;        /* chosen as if impossible days were not there */
   int chosen_of; /* machines to buy that it is chosen among; with a budget, whatever their days */
+  /* Where advice has no option: what is in time by the lower end of its interval, and of these the
+     one whose upper end comes first. */
+  struct gd_money_way at_risk;
+  int deadlines[GD_DEADLINE_NO + 1];                /* machines with days, by what they are */
   struct gd_money_near near;                        /* where advice has no option */
   struct gd_money_reach reach_bought, reach_rented; /* with a budget and days */
 };

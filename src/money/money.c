@@ -38,6 +38,17 @@ double gd_money_gpu_w(const struct gd_money_terms *terms, const struct gd_money_
   return known ? time->gpu_power_w : option->gpu->power_w * terms->utilisation.value;
 }
 
+/* The paper's days are whole numbers: half a day either way is not an interval to be held to. */
+static void set_calendar(const struct gd_money_terms *terms, struct gd_money_option *option) {
+  const struct gd_time *time = &option->time;
+  const bool printed = time->times == GD_TIMES_PAPER;
+  option->calendar = (struct gd_calendar){0};
+  if (time->state == GD_TIME_KNOWN)
+    gd_calendar_find(&terms->queue, option->checkpoint_bytes, time->days,
+                     printed ? time->days : time->days_low, printed ? time->days : time->days_high,
+                     &option->calendar);
+}
+
 void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *option) {
   const struct gd_machine *machine = option->machine;
   double days = option->time.state == GD_TIME_KNOWN ? option->time.days : (double)NAN;
@@ -55,6 +66,7 @@ void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *
   option->rent_usd_per_hour = rate * machine->count;
   option->rent_usd = option->rent_usd_per_hour * 24 * days;
   option->break_even_months = break_even_months(terms, option);
+  set_calendar(terms, option);
 }
 
 double gd_money_own_usd(const struct gd_money_terms *terms, const struct gd_money_option *option,
@@ -83,13 +95,22 @@ static bool for_sale(const struct gd_money_option *option) {
 }
 
 /* What the limits ask of days. */
-static bool days_within(const struct gd_time *time, const struct gd_money_limits *limits) {
-  return time->state == GD_TIME_KNOWN && (limits->days <= 0 || time->days <= limits->days) &&
+static bool days_within(const struct gd_money_option *option,
+                        const struct gd_money_limits *limits) {
+  const struct gd_time *time = &option->time;
+  if (time->state != GD_TIME_KNOWN || !isfinite(option->calendar.days))
+    return false;
+  enum gd_deadline deadline = gd_money_deadline(option, limits->days);
+  return deadline <= (limits->at_risk ? GD_DEADLINE_AT_RISK : GD_DEADLINE_LIKELY) &&
          !(limits->possible && gd_physics_of(time->share) == GD_PHYSICS_IMPOSSIBLE);
 }
 
+enum gd_deadline gd_money_deadline(const struct gd_money_option *option, double limit_days) {
+  return gd_deadline_of(option->calendar.days_low, option->calendar.days_high, limit_days);
+}
+
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits) {
-  return for_sale(option) && days_within(&option->time, limits) &&
+  return for_sale(option) && days_within(option, limits) &&
          (limits->budget_usd <= 0 || option->hardware_usd <= limits->budget_usd);
 }
 
@@ -140,7 +161,7 @@ const struct gd_money_option *gd_money_choose_rented(const struct gd_money_table
   const struct gd_money_option *best = NULL;
   for (int i = 0; i < table->count; i++) {
     const struct gd_money_option *option = &table->options[i];
-    bool within = isfinite(option->rent_usd) && days_within(&option->time, limits) &&
+    bool within = isfinite(option->rent_usd) && days_within(option, limits) &&
                   (limits->budget_usd <= 0 || option->rent_usd <= limits->budget_usd);
     if (within && (!best || option->rent_usd < best->rent_usd))
       best = option;
@@ -158,17 +179,16 @@ const struct gd_money_option *gd_money_nearest(const struct gd_money_table *tabl
 
 /* --- buying or renting --------------------------------------------------------------------- */
 
-/* What is spent on one run. */
-static double run_usd(const struct gd_money_option *option, bool rented) {
+double gd_money_run_usd(const struct gd_money_option *option, bool rented) {
   return rented ? option->rent_usd : option->hardware_usd + option->energy_usd;
 }
 
-static bool way_within(const struct gd_money_option *option, bool rented,
-                       const struct gd_money_limits *limits) {
+bool gd_money_way_within(const struct gd_money_option *option, bool rented,
+                         const struct gd_money_limits *limits) {
   double paid_usd = rented ? option->rent_usd : option->hardware_usd;
   if (limits->ways == (rented ? GD_MONEY_BUY : GD_MONEY_RENT))
     return false;
-  return isfinite(run_usd(option, rented)) && days_within(&option->time, limits) &&
+  return isfinite(gd_money_run_usd(option, rented)) && days_within(option, limits) &&
          (limits->budget_usd <= 0 || paid_usd <= limits->budget_usd);
 }
 
@@ -191,7 +211,7 @@ static void find_purchase(const struct gd_money_table *table, const struct gd_mo
   for (int i = 0; i < table->count && advice->rent; i++) {
     const struct gd_money_option *option = &table->options[i];
     advice->for_sale += for_sale(option) && option->time.state == GD_TIME_KNOWN;
-    if (!way_within(option, false, &in_time))
+    if (!gd_money_way_within(option, false, &in_time))
       continue;
     double runs = runs_to_pay(table, option, advice->rent->rent_usd);
     advice->compared++;
@@ -212,8 +232,8 @@ static struct gd_money_way best_way(const struct gd_money_table *table,
   for (int i = 0; i < 2 * table->count; i++) {
     const struct gd_money_option *option = &table->options[i / 2];
     bool rented = i % 2 == 1;
-    double usd = run_usd(option, rented), days = option->time.days;
-    if (!way_within(option, rented, limits) || usd > most_usd || days > most_days)
+    double usd = gd_money_run_usd(option, rented), days = option->time.days;
+    if (!gd_money_way_within(option, rented, limits) || usd > most_usd || days > most_days)
       continue;
     struct rank rank = by_days ? (struct rank){days, usd} : (struct rank){usd, days};
     ++*ways;
@@ -266,6 +286,9 @@ enum gd_status gd_money_advise_scaled(struct gd_money_table *table,
     struct gd_money_option *option = &scaled.options[i];
     *option = table->options[i];
     option->time.days *= scales->days;
+    option->time.days_low *= scales->days;
+    option->time.days_high *= scales->days;
+    set_calendar(&table->terms, option);
     option->hardware_usd *= scales->hardware;
     option->experiment_usd *= scales->hardware * scales->days;
     option->energy_usd *= scales->electricity * scales->days;

@@ -16,8 +16,10 @@
 #define GD_MONEY_MONEY_H
 
 #include "base/strbuf.h"
+#include "hw/gpu_spec.h"
 #include "hw/hw.h"
 #include "model/model.h"
+#include "money/calendar.h"
 #include "paper/paper.h"
 #include "store/store.h"
 
@@ -47,6 +49,7 @@ struct gd_money_terms {
   struct gd_money_figure g_co2_per_kwh;         /* of its making */
   struct gd_money_figure mfu;                   /* of GD_TIMES_ANALYTIC */
   struct gd_money_figure rent_usd_per_gpu_hour; /* value 0: the catalogue's, by GPU */
+  struct gd_queue queue;                        /* all zero: the machine is free, and stays so */
 };
 /*
  * Those of the catalogue, and for the rest those that docs/cost.md argues for. energy names a
@@ -63,6 +66,7 @@ enum gd_money_term {
   GD_MONEY_UTILISATION,
   GD_MONEY_G_CO2_PER_KWH,
   GD_MONEY_MFU,
+  GD_MONEY_USD_PER_GPU_HOUR,
   GD_MONEY_TERM_COUNT
 };
 /* Takes the place of what was assumed; source: where it comes from, "--pue". */
@@ -131,9 +135,11 @@ struct gd_money_option {
   const struct gd_gpu *gpu;
   const struct gd_rent *rent; /* the cheapest offer of that GPU, or NULL */
   struct gd_time time;
-  double hardware_usd;   /* of the whole machine */
-  double experiment_usd; /* hardware_usd x days / life: Sec. 4.1 */
-  double power_w;        /* at the wall of the building: PUE included */
+  double checkpoint_bytes;     /* of the model; 0: not known */
+  struct gd_calendar calendar; /* when it is done, with time.days of computing */
+  double hardware_usd;         /* of the whole machine */
+  double experiment_usd;       /* hardware_usd x days / life: Sec. 4.1 */
+  double power_w;              /* at the wall of the building: PUE included */
   double energy_kwh, energy_usd, co2_kg;
   double rent_usd_per_hour; /* of as many GPUs */
   double rent_usd;          /* of the run */
@@ -168,8 +174,10 @@ struct gd_money_asked {
    * sooner. NULL: all machines. */
   const struct gd_money_limits *within;
   struct gd_money_terms terms;
-  const char *machines; /* names joined by commas; NULL: all of the catalogue */
-  const char *provider; /* of rented GPUs: a part of its name; NULL: whoever asks least */
+  const char *machines;           /* names joined by commas; NULL: all of the catalogue */
+  const struct gd_gpu_spec *gpus; /* these alone, whatever holds them; a count of 0: 1, 2, 4, 8 */
+  int n_gpus;                     /* 0: all */
+  const char *provider;           /* of rented GPUs: a part of its name; NULL: whoever asks least */
   /* Told of how many machines days are predicted; may be NULL. eta_s below 0: not known. */
   void (*progress)(void *user, const char *what, double done, double eta_s);
   void *progress_user;
@@ -198,7 +206,8 @@ void gd_money_table_deinit(struct gd_money_table *table); /* safe on a zeroed on
 
 /* --- arithmetic ---------------------------------------------------------------------------- */
 
-/* Everything of an option that follows from machine, GPU, rent, time and terms. */
+/* Everything of an option that follows from machine, GPU, rent, time and terms, its calendar too.
+ */
 void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *option);
 /* What a machine costs that runs without pause for so many months: bought, and rented. */
 /* The power of a GPU's board that an option's energy rests on, and how it is known: "measured by
@@ -218,11 +227,18 @@ void gd_money_front(const double *x, const double *y, int count, bool *on);
 
 enum gd_money_ways { GD_MONEY_ANY, GD_MONEY_BUY, GD_MONEY_RENT };
 
+/*
+ * Days are those of the calendar, and within the limit where the upper end of their interval is:
+ * GD_DEADLINE_LIKELY. The paper's days are held against it as they are printed.
+ */
 struct gd_money_limits {
   double budget_usd, days; /* 0: none */
+  bool at_risk;            /* the lower end of the interval is enough */
   bool possible;           /* leave out days that physics does not allow: gd_physics_of */
   enum gd_money_ways ways; /* of gd_money_advise */
 };
+/* Of an option whose days are known. */
+enum gd_deadline gd_money_deadline(const struct gd_money_option *option, double limit_days);
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits);
 /*
  * The machine to buy: with a budget the fastest that it buys, of equals the cheapest; with days
@@ -246,6 +262,12 @@ struct gd_money_way {
   double usd; /* of the run: its rent, or the machine and the run's electricity */
 };
 
+/* What is spent on one run: its rent, or the machine and the run's electricity. */
+double gd_money_run_usd(const struct gd_money_option *option, bool rented);
+/* All limits hold. A budget is for the machine or for its rent; electricity is not in it. */
+bool gd_money_way_within(const struct gd_money_option *option, bool rented,
+                         const struct gd_money_limits *limits);
+
 /* Nearly equal: what is up to 5 % more. Much better: at most half. Not much more: up to twice. */
 #define GD_MONEY_NEAR 1.05
 #define GD_MONEY_MUCH 0.5
@@ -254,8 +276,7 @@ struct gd_money_way {
 /*
  * Which way to take. With a budget the fastest way within it, of equals the cheapest; else the way
  * on which the least is spent, of equals the fastest. Where another is nearly as good in that and
- * much better in the other of the two, dollars or days, it is taken instead. All limits hold. A
- * budget is for the machine or for its rent; electricity is not in it.
+ * much better in the other of the two, dollars or days, it is taken instead.
  */
 struct gd_money_advice {
   const struct gd_money_option *option; /* NULL: nothing is within the limits */

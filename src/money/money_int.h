@@ -20,6 +20,7 @@ struct gd_times_trial {
 };
 
 enum { GD_TIMES_TRIALS = 256 };
+enum { GD_MONEY_MOST_RENTED = 8 }; /* GPUs of a machine: those of the paper */
 
 /* Predictors by GPU, whatever the model: a calibration is read once. Threads may share one. */
 struct gd_money_shared {
@@ -29,6 +30,7 @@ struct gd_money_shared {
     struct gd_predictor predictor; /* for some target with that GPU */
   } * predictors;                  /* in gd_mem */
   uint32_t count, capacity;
+  struct gd_calibrations *calibrations; /* NULL: not yet read */
 };
 void gd_money_shared_init(struct gd_money_shared *shared);
 void gd_money_shared_deinit(struct gd_money_shared *shared);

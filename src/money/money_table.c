@@ -11,9 +11,9 @@
 #include "base/json.h"
 #include "hw/estimate.h"
 #include "money/money_int.h"
+#include "train/checkpoint.h"
 
 #define RENTED_NAME "rented-%dx-%s" /* GPUs, which */
-enum { MOST_RENTED = 8 };           /* GPUs of a machine: those of the paper */
 
 /* --- terms --------------------------------------------------------------------------------- */
 
@@ -56,7 +56,8 @@ void gd_money_terms_set(struct gd_money_terms *terms, enum gd_money_term term, d
       [GD_MONEY_PUE] = &terms->pue,
       [GD_MONEY_UTILISATION] = &terms->utilisation,
       [GD_MONEY_G_CO2_PER_KWH] = &terms->g_co2_per_kwh,
-      [GD_MONEY_MFU] = &terms->mfu};
+      [GD_MONEY_MFU] = &terms->mfu,
+      [GD_MONEY_USD_PER_GPU_HOUR] = &terms->rent_usd_per_gpu_hour};
   GD_ASSERT(term < GD_MONEY_TERM_COUNT);
   set_figure(figures[term], value, source);
   if (term == GD_MONEY_UTILISATION)
@@ -150,6 +151,7 @@ static bool may_win(const struct gd_money_table *table, const struct gd_money_op
   struct gd_money_option best = *option;
   struct gd_money_advice alone;
   best.time.state = GD_TIME_KNOWN;
+  best.time.days_low = best.time.days_high = best.time.days;
   gd_money_price(&table->terms, &best);
   gd_money_advise(&(struct gd_money_table){.terms = table->terms, .options = &best, .count = 1},
                   limits, &alone);
@@ -241,7 +243,7 @@ static enum gd_status find_rented(const struct gd_hw *hw, const char *name, stru
                                   const struct gd_machine **machine, struct gd_error *err) {
   *machine = NULL;
   for (int i = 0; i < hw->n_gpus; i++)
-    for (int count = 1; count <= MOST_RENTED; count *= 2) {
+    for (int count = 1; count <= GD_MONEY_MOST_RENTED; count *= 2) {
       char expected[128];
       snprintf(expected, sizeof expected, RENTED_NAME, count, hw->gpus[i].name);
       if (strcmp(name, expected) != 0)
@@ -278,8 +280,8 @@ static enum gd_status add_rented(const struct gd_money_asked *asked, struct gd_m
   const struct gd_hw *hw = asked->hw;
   for (int i = 0; i < hw->n_gpus; i++) {
     const struct gd_gpu *gpu = &hw->gpus[i];
-    for (int count = 1;
-         count <= MOST_RENTED && gd_hw_cheapest_rent(asked->hw, gpu->name, asked->provider);
+    for (int count = 1; count <= GD_MONEY_MOST_RENTED &&
+                        gd_hw_cheapest_rent(asked->hw, gpu->name, asked->provider);
          count *= 2) {
       bool held = false;
       for (int j = 0; j < hw->n_machines && !held; j++)
@@ -345,9 +347,78 @@ static enum gd_status add_all(const struct gd_money_asked *asked, struct gd_mone
   return add_rented(asked, table, err);
 }
 
+/* --- GPUs that were named ------------------------------------------------------------------- */
+
+/* The smallest machine for sale with as many of a GPU, of equals the cheapest; NULL: none. */
+static const struct gd_machine *for_sale(const struct gd_hw *hw, const struct gd_gpu *gpu,
+                                         int count) {
+  const struct gd_machine *best = NULL;
+  for (int i = 0; i < hw->n_machines; i++) {
+    const struct gd_machine *machine = &hw->machines[i];
+    if (strcmp(machine->gpu, gpu->name) == 0 && machine->count == count && machine->usd > 0 &&
+        (!best || machine->usd < best->usd))
+      best = machine;
+  }
+  return best;
+}
+
+/* So many GPUs that no machine of the catalogue holds: as many machines of 8, 4, 2 as that makes,
+   or, to rent, whatever the provider has them in. */
+static enum gd_status add_many(const struct gd_money_asked *asked, const struct gd_gpu *gpu,
+                               int count, struct gd_money_table *table, struct gd_error *err) {
+  struct gd_machine *machine = rented_machine(&table->arena, asked->hw, gpu, count);
+  if (!machine)
+    return gd_nomem(err, "while listing GPUs");
+  for (int each = GD_MONEY_MOST_RENTED; each > 0 && count > GD_MONEY_MOST_RENTED; each /= 2) {
+    const struct gd_machine *one = for_sale(asked->hw, gpu, each);
+    if (!one || count % each != 0)
+      continue;
+    const int machines = count / each;
+    machine->name = gd_arena_printf(&table->arena, "%dx-%s", machines, one->name);
+    machine->usd = one->usd * machines;
+    machine->power_w = one->power_w * machines;
+    machine->cites = one->cites;
+    machine->n_cites = one->n_cites;
+    break;
+  }
+  return machine->name ? add_option(asked, machine, table, err)
+                       : gd_nomem(err, "while listing GPUs");
+}
+
+/* Every machine that holds so many, and at least what could be rented. */
+static enum gd_status add_count(const struct gd_money_asked *asked, const struct gd_gpu *gpu,
+                                int count, struct gd_money_table *table, struct gd_error *err) {
+  const struct gd_hw *hw = asked->hw;
+  bool held = false;
+  for (int i = 0; i < hw->n_machines; i++) {
+    const struct gd_machine *machine = &hw->machines[i];
+    if (machine->count != count || strcmp(machine->gpu, gpu->name) != 0 || !listed(hw, machine))
+      continue;
+    held = true;
+    GD_TRY(add_option(asked, machine, table, err));
+  }
+  return held ? GD_OK : add_many(asked, gpu, count, table, err);
+}
+
+static enum gd_status add_gpus(const struct gd_money_asked *asked, struct gd_money_table *table,
+                               struct gd_error *err) {
+  for (int i = 0; i < asked->n_gpus; i++) {
+    const struct gd_gpu_spec *spec = &asked->gpus[i];
+    const struct gd_gpu *gpu;
+    GD_TRY(gd_hw_gpu(asked->hw, spec->name, &gpu, err));
+    if (spec->count > 0)
+      GD_TRY(add_count(asked, gpu, spec->count, table, err));
+    for (int count = 1; spec->count == 0 && count <= GD_MONEY_MOST_RENTED; count *= 2)
+      GD_TRY(add_count(asked, gpu, count, table, err));
+  }
+  return GD_OK;
+}
+
 /* How many machines the table may have: those of the catalogue, and files that are named. */
 static size_t most_options(const struct gd_money_asked *asked) {
-  size_t most = (size_t)asked->hw->n_machines + (size_t)asked->hw->n_gpus * MOST_RENTED + 1;
+  size_t most =
+      (size_t)asked->hw->n_machines + (size_t)asked->hw->n_gpus * GD_MONEY_MOST_RENTED + 1;
+  most += (size_t)asked->n_gpus * GD_MONEY_MOST_RENTED;
   for (const char *at = asked->machines; at && *at; at++)
     most += *at == ',';
   return most;
@@ -366,12 +437,16 @@ enum gd_status gd_money_table_begin(const struct gd_money_asked *asked,
   table->options = gd_arena_alloc(&table->arena, most_options(asked), sizeof *table->options);
   if (!table->options)
     return gd_nomem(err, "before the machines are compared");
-  return asked->machines ? add_named(asked, table, err) : add_all(asked, table, err);
+  return asked->machines     ? add_named(asked, table, err)
+         : asked->n_gpus > 0 ? add_gpus(asked, table, err)
+                             : add_all(asked, table, err);
 }
 
 enum gd_status gd_money_table_finish(struct gd_times_context *context, struct gd_money_table *table,
                                      struct gd_error *err) {
   GD_TRY(gd_money_work_of(table->model, &table->work, err));
+  for (int i = 0; i < table->count; i++)
+    table->options[i].checkpoint_bytes = (double)gd_checkpoint_bytes(table->work.parameters);
   GD_TRY(fill_options(context, table, err));
   if (table->count > 1)
     qsort(table->options, (size_t)table->count, sizeof *table->options, compare_options);

@@ -190,6 +190,7 @@ void gd_money_shared_deinit(struct gd_money_shared *shared) {
   for (uint32_t i = 0; i < shared->count; i++)
     gd_predictor_deinit(&shared->predictors[i].predictor);
   gd_mem_free(shared->predictors);
+  gd_calibrations_free(shared->calibrations);
   pthread_mutex_destroy(&shared->mutex);
 }
 
@@ -206,7 +207,12 @@ static enum gd_status find_predictor(struct gd_money_shared *shared, const struc
     return gd_nomem(err, "before the prediction");
   struct gd_times_predictor *made = &shared->predictors[shared->count];
   *made = (struct gd_times_predictor){.gpu = target->gpu};
-  GD_TRY(gd_predictor_for_target(&made->predictor, target, err));
+  if (!shared->calibrations)
+    GD_TRY(gd_calibrations_new(&shared->calibrations, err));
+  GD_TRY(gd_predictor_by(shared->calibrations, &made->predictor, target, err));
+  for (uint32_t i = 0; i < shared->count && !made->predictor.rates.memo; i++)
+    (void)gd_rates_remember_with(&made->predictor.rates, &shared->predictors[i].predictor.rates);
+  gd_rates_remember(&made->predictor.rates);
   shared->count++;
   *found = &made->predictor;
   return GD_OK;
@@ -228,7 +234,8 @@ static enum gd_status target_of(const struct gd_times_context *context,
                                 struct gd_error *err) {
   const struct gd_machine *machine = option->machine;
   bool rented = !machine->build && !machine->file; /* made up by the table, in no catalogue */
-  return gd_hw_target(context->asked->hw, option->gpu->name, machine->count, 1,
+  int nodes = rented && machine->count > GD_MONEY_MOST_RENTED ? 0 : 1; /* 0: as few as hold them */
+  return gd_hw_target(context->asked->hw, option->gpu->name, machine->count, nodes,
                       rented ? NULL : machine->name, NULL, target, err);
 }
 

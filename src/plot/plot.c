@@ -1,124 +1,24 @@
 /*
- * A figure as files: data as CSV, and what gnuplot makes of the script (plot_script.c). gnuplot
- * runs as a child, in a folder of its own under $TMPDIR; what it drew is read from there, so that
- * no name of the user's gets into a script.
+ * Figures as files: what gnuplot makes of their scripts (plot_script.c). gnuplot runs as a child,
+ * on files in a folder of its own under $TMPDIR; what it drew is read from there, so that no name
+ * of the user's gets into a script.
  */
 #define _GNU_SOURCE
 #include "plot/plot.h"
 
-#include <ctype.h>
 #include <limits.h>
-#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/csv.h"
+#include "base/cpus.h"
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/process.h"
 #include "base/scratch.h"
 #include "plot/plot_int.h"
 
 enum { MOST_BYTES = 64 << 20 }; /* of a drawing */
-
-/* --- data ---------------------------------------------------------------------------------- */
-
-/* A row for each point. */
-static void points_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
-  bool errors = false, labels = false;
-  for (int s = 0; s < plot->n_series; s++) {
-    errors = errors || (plot->series[s].low && plot->series[s].high);
-    labels = labels || plot->series[s].labels;
-  }
-  gd_strbuf_append(out, "series,");
-  gd_csv_append_cell(out, plot->x_label ? plot->x_label : "x");
-  gd_strbuf_append(out, ",");
-  gd_csv_append_cell(out, plot->y_label ? plot->y_label : "y");
-  gd_strbuf_printf(out, "%s%s\n", errors ? ",low,high" : "", labels ? ",label" : "");
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count; i++) {
-      const struct gd_plot_series *series = &plot->series[s];
-      gd_csv_append_cell(out, series->name);
-      gd_strbuf_append(out, ",");
-      gd_csv_append_number(out, series->x[i]);
-      gd_strbuf_append(out, ",");
-      gd_csv_append_number(out, series->y[i]);
-      if (errors) {
-        gd_strbuf_append(out, ",");
-        gd_csv_append_number(out, series->low ? series->low[i] : (double)NAN);
-        gd_strbuf_append(out, ",");
-        gd_csv_append_number(out, series->high ? series->high[i] : (double)NAN);
-      }
-      if (labels)
-        gd_strbuf_append(out, ",");
-      if (labels && series->labels && series->labels[i])
-        gd_csv_append_cell(out, series->labels[i]);
-      gd_strbuf_append(out, "\n");
-    }
-}
-
-/* Like the drawing: a row for each series, a column for each category. */
-static void cells_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
-  gd_csv_append_cell(out, plot->y_label ? plot->y_label : "row");
-  for (int i = 0; i < plot->n_categories; i++) {
-    gd_strbuf_append(out, ",");
-    gd_csv_append_cell(out, plot->categories[i]);
-  }
-  gd_strbuf_append(out, "\n");
-  for (int s = 0; s < plot->n_series; s++) {
-    gd_csv_append_cell(out, plot->series[s].name);
-    for (int i = 0; i < plot->n_categories; i++) {
-      double value = i < plot->series[s].count ? plot->series[s].y[i] : (double)NAN;
-      gd_strbuf_append(out, ",");
-      if (plot->n_classes > 0 && value >= 0 && value < plot->n_classes)
-        gd_csv_append_cell(out, plot->classes[(int)value]);
-      else
-        gd_csv_append_number(out, value);
-    }
-    gd_strbuf_append(out, "\n");
-  }
-}
-
-/* A row for each category, a column for each series, then its interval where it has one. */
-static void categories_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
-  gd_csv_append_cell(out, plot->x_label ? plot->x_label : "category");
-  for (int s = 0; s < plot->n_series; s++) {
-    const struct gd_plot_series *series = &plot->series[s];
-    struct gd_strbuf name = {0};
-    for (int part = 0; part < (series->low && series->high ? 3 : 1); part++) {
-      name.length = 0;
-      gd_strbuf_printf(&name, "%s%s", series->name, part == 0 ? "" : part == 1 ? " low" : " high");
-      gd_strbuf_append(out, ",");
-      gd_csv_append_cell(out, name.text ? name.text : "");
-    }
-    gd_strbuf_deinit(&name);
-  }
-  gd_strbuf_append(out, "\n");
-  for (int i = 0; i < plot->n_categories; i++) {
-    gd_csv_append_cell(out, plot->categories[i]);
-    for (int s = 0; s < plot->n_series; s++) {
-      const struct gd_plot_series *series = &plot->series[s];
-      const double *parts[] = {series->y, series->low, series->high};
-      for (int part = 0; part < (series->low && series->high ? 3 : 1); part++) {
-        gd_strbuf_append(out, ",");
-        if (i < series->count)
-          gd_csv_append_number(out, parts[part][i]);
-      }
-    }
-    gd_strbuf_append(out, "\n");
-  }
-}
-
-void gd_plot_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
-  switch (plot->kind) {
-  case GD_PLOT_BARS:
-  case GD_PLOT_STACKED: categories_csv(plot, out); break;
-  case GD_PLOT_SCATTER:
-  case GD_PLOT_LINES: points_csv(plot, out); break;
-  case GD_PLOT_CELLS: cells_csv(plot, out); break;
-  }
-}
 
 /* --- gnuplot ------------------------------------------------------------------------------- */
 
@@ -139,84 +39,6 @@ enum gd_status gd_plot_works(struct gd_error *err) {
   if (status != GD_OK)
     return fail_missing(why.text, err);
   return fine ? GD_OK : fail_missing("gnuplot --version failed", err);
-}
-
-/* The files of one drawing, in a folder that nobody else has. */
-struct workshop {
-  struct gd_scratch folder;
-  char script[PATH_MAX + 16], svg[PATH_MAX + 16], png[PATH_MAX + 16], inside[PATH_MAX + 16];
-};
-
-static enum gd_status open_workshop(struct workshop *shop, struct gd_error *err) {
-  GD_TRY(gd_scratch_open(&shop->folder, NULL, "gpudays-plot-", err));
-  const char *folder = shop->folder.path;
-  snprintf(shop->script, sizeof shop->script, "%s/figure.gp", folder);
-  snprintf(shop->svg, sizeof shop->svg, "%s/figure.svg", folder);
-  snprintf(shop->png, sizeof shop->png, "%s/figure.png", folder);
-  snprintf(shop->inside, sizeof shop->inside, "%s/inside.svg", folder);
-  return GD_OK;
-}
-
-/* In single quotes nothing but the quote itself has a meaning. */
-static void append_output(struct gd_strbuf *script, const char *path) {
-  gd_strbuf_append(script, "set output '");
-  for (; *path; path++)
-    gd_strbuf_printf(script, "%s%c", *path == '\'' ? "'" : "", *path);
-  gd_strbuf_append(script, "'\n");
-}
-
-static void append_svg(const struct gd_plot *plot, const char *path, struct gd_strbuf *script) {
-  int width, height;
-  gd_plot_size(plot, &width, &height);
-  gd_strbuf_printf(
-      script,
-      "reset\nset terminal svg size %d,%d dynamic noenhanced font 'sans-serif,13' name 'gd'\n",
-      width, height);
-  append_output(script, path);
-  gd_plot_script(plot, script);
-}
-
-/* The last drawing again as PNG, with twice the pixels, so that it is sharp on screens and in
-   print. Font sizes are pixels in the SVG and points of 4/3 pixels here. */
-static void append_png(const struct gd_plot *plot, const char *path, struct gd_strbuf *script) {
-  int width, height;
-  gd_plot_size(plot, &width, &height);
-  gd_strbuf_printf(script,
-                   "set terminal pngcairo size %d,%d noenhanced font 'sans-serif,13' fontscale 1.5 "
-                   "linewidth 2 pointscale 2 background rgb 'white'\n",
-                   2 * width, 2 * height);
-  append_output(script, path);
-  gd_strbuf_append(script, "replot\n");
-}
-
-/* file: as SVG and PNG; inside, where it is not NULL: as SVG. */
-static enum gd_status draw(const struct workshop *shop, const struct gd_plot *file,
-                           const struct gd_plot *inside, struct gd_error *err) {
-  const char *arguments[] = {"gnuplot", shop->script, NULL};
-  struct gd_strbuf script = {0};
-  struct gd_process_output output = {0};
-  struct gd_error why = {0};
-  append_svg(file, shop->svg, &script);
-  append_png(file, shop->png, &script);
-  if (inside)
-    append_svg(inside, shop->inside, &script);
-  gd_strbuf_append(&script, "unset output\n");
-  enum gd_status status = GD_OK;
-  if (script.failed)
-    status = gd_nomem(err, "while drawing a figure");
-  if (status == GD_OK)
-    status = gd_file_write(shop->script, script.text, script.length, err);
-  gd_strbuf_deinit(&script);
-  if (status != GD_OK)
-    return status;
-  status = gd_process_run(arguments, 120, &output, &why);
-  if (status != GD_OK)
-    status = fail_missing(why.text, err);
-  else if (output.code != 0)
-    status = gd_fail(err, GD_ENVIRONMENT, "gnuplot ended with code %d: %.400s", output.code,
-                     output.errors.text ? output.errors.text : "it said nothing");
-  gd_process_output_deinit(&output);
-  return status;
 }
 
 /* --- SVG ----------------------------------------------------------------------------------- */
@@ -326,69 +148,251 @@ static void append_root(const struct gd_plot *plot, bool alone, struct gd_strbuf
                           "</style>\n");
 }
 
-static enum gd_status take_svg(const struct gd_plot *plot, const char *path, const char *name,
-                               bool alone, struct gd_strbuf *out, struct gd_error *err) {
+/* What gnuplot wrote there, behind the root that `to` begins with. */
+static enum gd_status take_svg(const char *path, const char *name, struct gd_strbuf *to,
+                               struct gd_error *err) {
   struct gd_strbuf drawn = {0};
   enum gd_status status = gd_file_read(path, MOST_BYTES, &drawn, err);
-  if (status == GD_OK) {
-    append_root(plot, alone, out);
-    status = rewrite(drawn.text ? drawn.text : "", name, out, err);
-  }
-  if (status == GD_OK && out->failed)
+  if (status == GD_OK)
+    status = rewrite(drawn.text ? drawn.text : "", name, to, err);
+  if (status == GD_OK && to->failed)
     status = gd_nomem(err, "while drawing a figure");
   gd_strbuf_deinit(&drawn);
   return status;
 }
 
-/* --- files --------------------------------------------------------------------------------- */
+/* --- scripts ------------------------------------------------------------------------------- */
 
-static enum gd_status write_part(const char *dir, const char *name, const char *ending,
+enum part { PART_SVG, PART_PNG, PART_INSIDE };
+
+static void path_of(const struct gd_scratch *folder, int figure, enum part part, char *path,
+                    size_t size) {
+  static const char *const endings[] = {"svg", "png", "inside"};
+  snprintf(path, size, "%s/%d.%s", folder->path, figure, endings[part]);
+}
+
+/* In single quotes nothing but the quote itself has a meaning. */
+static void append_output(struct gd_strbuf *script, const struct gd_scratch *folder, int figure,
+                          enum part part) {
+  char path[PATH_MAX + 32];
+  path_of(folder, figure, part, path, sizeof path);
+  gd_strbuf_append(script, "set output '");
+  for (const char *at = path; *at; at++)
+    gd_strbuf_printf(script, "%s%c", *at == '\'' ? "'" : "", *at);
+  gd_strbuf_append(script, "'\n");
+}
+
+static void append_svg(const struct gd_plot *plot, const struct gd_scratch *folder, int figure,
+                       enum part part, struct gd_strbuf *script) {
+  int width, height;
+  gd_plot_size(plot, &width, &height);
+  gd_strbuf_printf(
+      script,
+      "reset\nset terminal svg size %d,%d dynamic noenhanced font 'sans-serif,13' name 'gd'\n",
+      width, height);
+  append_output(script, folder, figure, part);
+  gd_plot_script(plot, script);
+}
+
+/* The last drawing again as PNG, with twice the pixels, so that it is sharp on screens and in
+   print. Font sizes are pixels in the SVG and points of 4/3 pixels here. */
+static void append_png(const struct gd_plot *plot, const struct gd_scratch *folder, int figure,
+                       struct gd_strbuf *script) {
+  int width, height;
+  gd_plot_size(plot, &width, &height);
+  gd_strbuf_printf(script,
+                   "set terminal pngcairo size %d,%d noenhanced font 'sans-serif,13' fontscale 1.5 "
+                   "linewidth 2 pointscale 2 background rgb 'white'\n",
+                   2 * width, 2 * height);
+  append_output(script, folder, figure, PART_PNG);
+  gd_strbuf_append(script, "replot\n");
+}
+
+/* --- a batch ------------------------------------------------------------------------------- */
+
+struct figure {
+  struct gd_strbuf dir, name, script;
+  struct gd_strbuf svg, inside; /* their root elements, then all of them */
+  bool whole;                   /* with PNG and inside */
+};
+
+struct gd_plot_batch {
+  struct gd_scratch folder;
+  struct figure *figures; /* in gd_mem */
+  uint32_t count, capacity;
+};
+
+struct gd_plot_batch *gd_plot_batch_new(void) {
+  struct gd_plot_batch *batch = gd_mem_alloc(1, sizeof *batch);
+  if (batch)
+    batch->folder = GD_SCRATCH_NONE;
+  return batch;
+}
+
+void gd_plot_batch_free(struct gd_plot_batch *batch) {
+  if (!batch)
+    return;
+  for (uint32_t i = 0; i < batch->count; i++) {
+    struct figure *figure = &batch->figures[i];
+    gd_strbuf_deinit(&figure->dir);
+    gd_strbuf_deinit(&figure->name);
+    gd_strbuf_deinit(&figure->script);
+    gd_strbuf_deinit(&figure->svg);
+    gd_strbuf_deinit(&figure->inside);
+  }
+  gd_mem_free(batch->figures);
+  gd_scratch_remove(&batch->folder);
+  gd_mem_free(batch);
+}
+
+const char *gd_plot_batch_svg(const struct gd_plot_batch *batch, int i) {
+  const char *text = batch->figures[i].inside.text;
+  return text ? text : "";
+}
+
+static enum gd_status write_part(const struct figure *figure, const char *ending,
                                  const struct gd_strbuf *text, struct gd_error *err) {
   struct gd_strbuf path = {0};
-  gd_strbuf_printf(&path, "%s/%s.%s", dir, name, ending);
+  gd_strbuf_printf(&path, "%s/%s.%s", figure->dir.text, figure->name.text, ending);
   enum gd_status status =
       text->failed || path.failed
-          ? gd_nomem(err, "while writing %s.%s", name, ending)
+          ? gd_nomem(err, "while writing %s.%s", figure->name.text, ending)
           : gd_file_write(path.text, text->text ? text->text : "", text->length, err);
   gd_strbuf_deinit(&path);
   return status;
 }
 
-static enum gd_status write_drawings(const struct workshop *shop, const struct gd_plot *plot,
-                                     const char *dir, const char *name, struct gd_error *err) {
-  struct gd_strbuf svg = {0}, png = {0};
-  enum gd_status status = take_svg(plot, shop->svg, name, true, &svg, err);
+enum gd_status gd_plot_batch_add(struct gd_plot_batch *batch, const struct gd_plot *plot,
+                                 const struct gd_plot *inside, const char *dir, const char *name,
+                                 struct gd_error *err) {
+  struct gd_strbuf csv = {0};
+  if (!gd_vec_reserve((void **)&batch->figures, &batch->capacity, batch->count + 1,
+                      sizeof *batch->figures))
+    return gd_nomem(err, "while drawing a figure");
+  int number = (int)batch->count++;
+  struct figure *figure = &batch->figures[number];
+  *figure = (struct figure){.whole = inside};
+  gd_strbuf_append(&figure->dir, dir);
+  gd_strbuf_append(&figure->name, name);
+  if (figure->dir.failed || figure->name.failed)
+    return gd_nomem(err, "while drawing a figure");
+  gd_plot_csv(plot, &csv);
+  enum gd_status status = write_part(figure, "csv", &csv, err);
+  gd_strbuf_deinit(&csv);
+  GD_TRY(status);
+  if (!batch->folder.path[0])
+    GD_TRY(gd_scratch_open(&batch->folder, NULL, "gpudays-plot-", err));
+  append_root(plot, true, &figure->svg);
+  append_svg(plot, &batch->folder, number, PART_SVG, &figure->script);
+  if (inside) {
+    append_png(plot, &batch->folder, number, &figure->script);
+    append_root(inside, false, &figure->inside);
+    append_svg(inside, &batch->folder, number, PART_INSIDE, &figure->script);
+  }
+  gd_strbuf_append(&figure->script, "unset output\n");
+  return figure->script.failed ? gd_nomem(err, "while drawing a figure") : GD_OK;
+}
+
+/* Every so many figures from the first on, which one run of gnuplot draws. */
+struct share {
+  const struct gd_plot_batch *batch;
+  uint32_t first, every;
+  enum gd_status status;
+  struct gd_error err;
+};
+
+static enum gd_status run_gnuplot(const char *path, struct gd_error *err) {
+  const char *arguments[] = {"gnuplot", path, NULL};
+  struct gd_process_output output = {0};
+  struct gd_error why = {0};
+  enum gd_status status = gd_process_run(arguments, 600, &output, &why);
+  if (status != GD_OK)
+    status = fail_missing(why.text, err);
+  else if (output.code != 0)
+    status = gd_fail(err, GD_ENVIRONMENT, "gnuplot ended with code %d: %.400s", output.code,
+                     output.errors.text ? output.errors.text : "it said nothing");
+  gd_process_output_deinit(&output);
+  return status;
+}
+
+static void *draw_share(void *argument) {
+  struct share *share = argument;
+  struct gd_strbuf script = {0};
+  char path[PATH_MAX + 32];
+  for (uint32_t i = share->first; i < share->batch->count; i += share->every)
+    gd_strbuf_append(&script, share->batch->figures[i].script.text);
+  snprintf(path, sizeof path, "%s/%u.gp", share->batch->folder.path, share->first);
+  share->status = script.failed ? gd_nomem(&share->err, "while drawing a figure")
+                                : gd_file_write(path, script.text, script.length, &share->err);
+  gd_strbuf_deinit(&script);
+  if (share->status == GD_OK)
+    share->status = run_gnuplot(path, &share->err);
+  return NULL;
+}
+
+static enum gd_status draw_all(const struct gd_plot_batch *batch, struct gd_error *err) {
+  enum { MOST = 8, FIGURES = 2 }; /* a start of gnuplot takes as long as so many figures */
+  struct share shares[MOST];
+  pthread_t threads[MOST];
+  int cpus = gd_cpus(1), wanted = (int)(batch->count + FIGURES - 1) / FIGURES, started = 1;
+  if (wanted > cpus)
+    wanted = cpus;
+  if (wanted > MOST)
+    wanted = MOST;
+  for (int i = 0; i < wanted; i++)
+    shares[i] = (struct share){.batch = batch, .first = (uint32_t)i, .every = (uint32_t)wanted};
+  while (started < wanted &&
+         pthread_create(&threads[started], NULL, draw_share, &shares[started]) == 0)
+    started++;
+  draw_share(&shares[0]);
+  for (int i = 1; i < wanted; i++)
+    if (i < started)
+      pthread_join(threads[i], NULL);
+    else
+      draw_share(&shares[i]); /* no thread could be had for it */
+  for (int i = 0; i < wanted; i++)
+    if (shares[i].status != GD_OK)
+      return gd_fail(err, shares[i].status, "%s", shares[i].err.text);
+  return GD_OK;
+}
+
+static enum gd_status take_figure(struct gd_plot_batch *batch, int number, struct gd_error *err) {
+  struct figure *figure = &batch->figures[number];
+  struct gd_strbuf png = {0};
+  char path[PATH_MAX + 32];
+  path_of(&batch->folder, number, PART_SVG, path, sizeof path);
+  GD_TRY(take_svg(path, figure->name.text, &figure->svg, err));
+  GD_TRY(write_part(figure, "svg", &figure->svg, err));
+  gd_strbuf_deinit(&figure->svg);
+  if (!figure->whole)
+    return GD_OK;
+  path_of(&batch->folder, number, PART_INSIDE, path, sizeof path);
+  GD_TRY(take_svg(path, figure->name.text, &figure->inside, err));
+  path_of(&batch->folder, number, PART_PNG, path, sizeof path);
+  enum gd_status status = gd_file_read(path, MOST_BYTES, &png, err);
   if (status == GD_OK)
-    status = gd_file_read(shop->png, MOST_BYTES, &png, err);
-  if (status == GD_OK)
-    status = write_part(dir, name, "svg", &svg, err);
-  if (status == GD_OK)
-    status = write_part(dir, name, "png", &png, err);
-  gd_strbuf_deinit(&svg);
+    status = write_part(figure, "png", &png, err);
   gd_strbuf_deinit(&png);
   return status;
 }
 
-enum gd_status gd_plot_write_both(const struct gd_plot *plot, const struct gd_plot *inside,
-                                  const char *dir, const char *name, struct gd_strbuf *out,
-                                  struct gd_error *err) {
-  struct workshop shop;
-  struct gd_strbuf csv = {0};
-  gd_plot_csv(plot, &csv);
-  enum gd_status status = write_part(dir, name, "csv", &csv, err);
-  gd_strbuf_deinit(&csv);
-  GD_TRY(status);
-  GD_TRY(open_workshop(&shop, err));
-  status = draw(&shop, plot, inside, err);
-  if (status == GD_OK)
-    status = write_drawings(&shop, plot, dir, name, err);
-  if (status == GD_OK && inside)
-    status = take_svg(inside, shop.inside, name, false, out, err);
-  gd_scratch_remove(&shop.folder);
-  return status;
+enum gd_status gd_plot_batch_draw(struct gd_plot_batch *batch, struct gd_error *err) {
+  if (batch->count == 0)
+    return GD_OK;
+  GD_TRY(draw_all(batch, err));
+  for (uint32_t i = 0; i < batch->count; i++)
+    GD_TRY(take_figure(batch, (int)i, err));
+  return GD_OK;
 }
 
 enum gd_status gd_plot_write(const struct gd_plot *plot, const char *dir, const char *name,
                              struct gd_error *err) {
-  return gd_plot_write_both(plot, NULL, dir, name, NULL, err);
+  struct gd_plot_batch *batch = gd_plot_batch_new();
+  if (!batch)
+    return gd_nomem(err, "while drawing a figure");
+  enum gd_status status = gd_plot_batch_add(batch, plot, plot, dir, name, err);
+  if (status == GD_OK)
+    status = gd_plot_batch_draw(batch, err);
+  gd_plot_batch_free(batch);
+  return status;
 }

@@ -77,8 +77,7 @@ static void bars_labels(struct gd_plot_layout *at) {
   bool values = plot->n_categories * plot->n_series <= 40 && room >= 22;
   double widest = widest_bar_text(at, values);
   double free = plot->n_series == 1 ? gd_plot_category_width(at) - 4 : room;
-  bool fits = widest * 10 <= free;
-  int font = widest * 11 <= free || !fits ? 11 : 10;
+  bool fits = widest * GD_PLOT_SMALL <= free;
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
       const struct gd_plot_series *series = &plot->series[s];
@@ -90,7 +89,7 @@ static void bars_labels(struct gd_plot_layout *at) {
       double x = at->left + gd_plot_category_width(at) * bar_left(at, i, s) + 0.47 * room;
       double up = there ? gd_plot_pixel_y(at, isfinite(top) && top > y ? top : y) : at->bottom;
       bool below = there && y < 0;
-      struct gd_plot_style style = {there ? GD_PLOT_INK : GD_PLOT_MUTED, font,
+      struct gd_plot_style style = {there ? GD_PLOT_INK : GD_PLOT_MUTED, GD_PLOT_SMALL,
                                     fits ? GD_PLOT_CENTRE : GD_PLOT_LEFT, false, fits ? 0 : 90};
       gd_plot_put_text(at, x, below ? up + 9 : up - (fits ? 9 : 5), style, label);
     }
@@ -126,10 +125,10 @@ static void stacked_labels(struct gd_plot_layout *at) {
         label = gd_plot_format_value(text, sizeof text, series->y[i]);
       double low = gd_plot_pixel_y(at, sum), high = gd_plot_pixel_y(at, sum + series->y[i]);
       sum += series->y[i];
-      struct gd_plot_style style = {gd_plot_text_on(gd_plot_colour_of(plot, s, plot->n_series)), 11,
-                                    GD_PLOT_CENTRE, false, 0};
-      if (low - high >= 14 &&
-          gd_plot_text_width(label, strlen(label), 11) < gd_plot_category_width(at) * 0.76)
+      struct gd_plot_style style = {gd_plot_text_on(gd_plot_colour_of(plot, s, plot->n_series)),
+                                    GD_PLOT_SMALL, GD_PLOT_CENTRE, false, 0};
+      if (low - high >= 14 && gd_plot_text_width(label, strlen(label), GD_PLOT_SMALL) <
+                                  gd_plot_category_width(at) * 0.76)
         gd_plot_put_text(at, at->left + gd_plot_category_width(at) * (i + 0.5), (low + high) / 2,
                          style, label);
     }
@@ -159,25 +158,21 @@ static const char *cell_text(const struct gd_plot *plot, int row, int column, ch
   return label && label[0] ? label : NULL;
 }
 
-/* One size for all cells, in which the widest fits. */
-static int cells_size(const struct gd_plot_layout *at) {
-  const struct gd_plot *plot = at->plot;
+double gd_plot_cells_width(const struct gd_plot *plot) {
   char text[48];
   double most = 0;
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
       const char *label = cell_text(plot, s, i, text, sizeof text);
-      most = fmax(most, label ? gd_plot_text_width(label, strlen(label), 1) : 0);
+      most = fmax(most, label ? gd_plot_text_width(label, strlen(label), GD_PLOT_SMALL) : 0);
     }
-  double fits = most > 0 ? (gd_plot_category_width(at) - 4) / most : GD_PLOT_SMALL;
-  return fits >= GD_PLOT_SMALL ? GD_PLOT_SMALL : fits <= 9 ? 9 : (int)fits;
+  return most + 4;
 }
 
 static void cells_labels(struct gd_plot_layout *at) {
   const struct gd_plot *plot = at->plot;
   struct gd_plot_span span = gd_plot_span_y(plot);
   char text[48];
-  int size = cells_size(at);
   double height = (at->bottom - at->top) / plot->n_series;
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
@@ -199,7 +194,7 @@ static void cells_labels(struct gd_plot_layout *at) {
           at, x, middle,
           (struct gd_plot_style){isfinite(y) ? gd_plot_text_on(gd_plot_cell_colour(plot, span, y))
                                              : GD_PLOT_INK,
-                                 size, GD_PLOT_CENTRE, false, 0},
+                                 GD_PLOT_SMALL, GD_PLOT_CENTRE, false, 0},
           label);
     }
 }
@@ -227,38 +222,45 @@ static double covered(const struct gd_plot_layout *at, const struct box *box,
   return sum;
 }
 
-static bool drawn(const struct gd_plot_layout *at, const struct gd_plot_series *series, int i) {
+bool gd_plot_is_drawn(const struct gd_plot_layout *at, const struct gd_plot_series *series, int i) {
   return isfinite(series->y[i]) && isfinite(series->x[i]) && (!at->log_y || series->y[i] > 0) &&
          (!at->log_x || series->x[i] > 0);
 }
 
 bool gd_plot_any_drawn(const struct gd_plot_layout *at, const struct gd_plot_series *series) {
   for (int i = 0; i < series->count; i++)
-    if (drawn(at, series, i))
+    if (gd_plot_is_drawn(at, series, i))
       return true;
   return false;
 }
 
-/* Next to its point, where it covers least. */
+/* Next to its point, where it covers least. What would lie upon another label is left out: it is in
+   the CSV. Labels begin behind `points` in `taken`. */
 static void place_label(struct gd_plot_layout *at, double x, double y, const char *label,
-                        struct box *taken, int *count) {
-  static const double ways[][2] = {{1, 0},    {-1, 0},    {0, -1},  {0, 1},
-                                   {1, -0.9}, {-1, -0.9}, {1, 0.9}, {-1, 0.9}};
-  double width = gd_plot_text_width(label, strlen(label), 11), best_cost = DBL_MAX;
+                        struct box *taken, int points, int *count) {
+  static const double ways[][2] = {{1, 0},     {-1, 0},    {0, -1},   {0, 1},   {1, -0.9},
+                                   {-1, -0.9}, {1, 0.9},   {-1, 0.9}, {0, -2},  {0, 2},
+                                   {1, -1.8},  {-1, -1.8}, {1, 1.8},  {-1, 1.8}};
+  double width = gd_plot_text_width(label, strlen(label), GD_PLOT_SMALL), best_cost = DBL_MAX;
   struct box best = {0};
-  for (int w = 0; w < 8; w++) {
+  for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
     double middle = x + ways[w][0] * (width / 2 + (fabs(ways[w][1]) > 0.5 ? 4 : 8));
     double line = y + ways[w][1] * 13;
     struct box box = {middle - width / 2, line - 7, middle + width / 2, line + 7};
-    double cost = covered(at, &box, taken, *count) + 0.01 * w;
+    double cost =
+        covered(at, &box, taken, *count) + 0.01 * (double)w + (fabs(ways[w][1]) > 1.5 ? 20 : 0);
     if (cost < best_cost) {
       best_cost = cost;
       best = box;
     }
   }
+  for (int i = points; i < *count; i++)
+    if (shared_area(&best, &taken[i]) > 0)
+      return;
   taken[(*count)++] = best;
   gd_plot_put_text(at, (best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2,
-                   (struct gd_plot_style){GD_PLOT_INK, 11, GD_PLOT_CENTRE, false, 0}, label);
+                   (struct gd_plot_style){GD_PLOT_INK, GD_PLOT_SMALL, GD_PLOT_CENTRE, false, 0},
+                   label);
 }
 
 /* Labels of points, none upon a point or an interval where that can be helped. */
@@ -268,7 +270,7 @@ static void point_labels(struct gd_plot_layout *at) {
   int count = 0;
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && count < MOST_LABELS; i++)
-      if (drawn(at, &plot->series[s], i)) {
+      if (gd_plot_is_drawn(at, &plot->series[s], i)) {
         const struct gd_plot_series *series = &plot->series[s];
         double x = gd_plot_pixel_x(at, series->x[i]), y = gd_plot_pixel_y(at, series->y[i]);
         taken[count++] = (struct box){x - 6, y - 6, x + 6, y + 6};
@@ -277,12 +279,13 @@ static void point_labels(struct gd_plot_layout *at) {
           taken[count++] = (struct box){x - 2, gd_plot_pixel_y(at, series->high[i]), x + 2,
                                         gd_plot_pixel_y(at, series->low[i])};
       }
+  int points = count;
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && count < 2 * MOST_LABELS; i++) {
       const char *label = label_at(&plot->series[s], i);
-      if (label && label[0] && drawn(at, &plot->series[s], i))
+      if (label && label[0] && gd_plot_is_drawn(at, &plot->series[s], i))
         place_label(at, gd_plot_pixel_x(at, plot->series[s].x[i]),
-                    gd_plot_pixel_y(at, plot->series[s].y[i]), label, taken, &count);
+                    gd_plot_pixel_y(at, plot->series[s].y[i]), label, taken, points, &count);
     }
 }
 
@@ -297,7 +300,7 @@ static void end_labels(struct gd_plot_layout *at) {
     for (int s = 0; s < plot->n_series; s++) {
       const struct gd_plot_series *series = &plot->series[s];
       int last = series->count - 1;
-      while (last >= 0 && !drawn(at, series, last))
+      while (last >= 0 && !gd_plot_is_drawn(at, series, last))
         last--;
       if (!done[s] && last >= 0 && gd_plot_pixel_y(at, series->y[last]) < next_y) {
         next = s;
@@ -325,7 +328,7 @@ void gd_plot_points_data(struct gd_plot_layout *at) {
     const struct gd_plot_series *series = &plot->series[s];
     gd_strbuf_printf(at->out, "$s%d << END\n", s);
     for (int i = 0; i < series->count; i++)
-      if (drawn(at, series, i))
+      if (gd_plot_is_drawn(at, series, i))
         gd_strbuf_printf(at->out, "%.12g %.12g\n", series->x[i], series->y[i]);
       else
         gd_strbuf_append(at->out, "\n"); /* the line breaks there */

@@ -13,14 +13,18 @@
 
 #include "plot/plot_int.h"
 
-enum { PAD = 14, FONT = 13, TITLE = 16, LINE = 18 };
+enum { PAD = GD_PLOT_PAD, FONT = 13, TITLE = GD_PLOT_TITLE, LINE = GD_PLOT_LINE };
 
 /* Each at least 3:1 against white and against #14171b; the first four are told apart with any kind
    of colour blindness, those behind them by their names. */
 static const char *const palette[] = {"#2f78c4", "#dd7a0a", "#14a085", "#a8437f",
                                       "#8a7a1f", "#6b6fd6", "#e0525e", "#7c8694"};
-static const int markers[] = {7, 5, 9, 13, 11, 6, 4, 8};
 enum { COLOURS = sizeof palette / sizeof *palette };
+
+int gd_plot_marker(int series) {
+  static const int markers[COLOURS] = {7, 5, 9, 13, 11, 6, 4, 8};
+  return markers[series % COLOURS];
+}
 
 static const double ramp[][3] = {
     {222, 234, 246}, {168, 206, 232}, {100, 166, 214}, {44, 118, 186}, {13, 64, 128}};
@@ -87,9 +91,8 @@ static size_t line_length(const char *text, double width, int size) {
   return best;
 }
 
-/* How many lines the text takes. Writes it too, from y downwards, unless at is NULL. */
-static int put_lines(struct gd_plot_layout *at, double x, double y, double width,
-                     struct gd_plot_style style, const char *text) {
+int gd_plot_put_lines(struct gd_plot_layout *at, double x, double y, double width,
+                      struct gd_plot_style style, const char *text) {
   int lines = 0;
   char line[512];
   while (*text) {
@@ -103,146 +106,6 @@ static int put_lines(struct gd_plot_layout *at, double x, double y, double width
     text += *text == ' ';
   }
   return lines;
-}
-
-static const char *trim_zeros(char *text) {
-  if (strchr(text, '.') && !strchr(text, 'e')) {
-    size_t length = strlen(text);
-    while (text[length - 1] == '0')
-      text[--length] = '\0';
-    if (text[length - 1] == '.')
-      text[length - 1] = '\0';
-  }
-  return text;
-}
-
-const char *gd_plot_format_value(char *text, size_t size, double value) {
-  double magnitude = fabs(value);
-  if (magnitude >= 1e7 || (magnitude > 0 && magnitude < 1e-3)) {
-    snprintf(text, size, "%.2g", value);
-    char *power = strchr(text, 'e'); /* "e+09" is "e9" */
-    size_t extra = power ? strspn(power + 1, "+0") : 0;
-    if (extra > 0)
-      memmove(power + 1, power + 1 + extra, strlen(power + 1 + extra) + 1);
-    return text;
-  }
-  gd_format_digits(text, size, value, 3);
-  return trim_zeros(text);
-}
-
-/* --- ranges -------------------------------------------------------------------------------- */
-
-static void take(struct gd_plot_span *span, double value, bool logarithmic) {
-  if (!isfinite(value) || (logarithmic && value <= 0))
-    return;
-  if (value < span->low)
-    span->low = value;
-  if (value > span->high)
-    span->high = value;
-}
-
-struct gd_plot_span gd_plot_span_y(const struct gd_plot *plot) {
-  struct gd_plot_span span = {DBL_MAX, -DBL_MAX};
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count; i++) {
-      const struct gd_plot_series *series = &plot->series[s];
-      take(&span, series->y[i], plot->log_y);
-      if (series->low && series->high && plot->kind != GD_PLOT_STACKED) {
-        take(&span, series->low[i], plot->log_y);
-        take(&span, series->high[i], plot->log_y);
-      }
-    }
-  if (plot->kind == GD_PLOT_STACKED)
-    for (int i = 0; i < plot->n_categories; i++) {
-      double sum = 0;
-      for (int s = 0; s < plot->n_series; s++)
-        if (i < plot->series[s].count && isfinite(plot->series[s].y[i]))
-          sum += plot->series[s].y[i];
-      take(&span, sum, false);
-    }
-  return span;
-}
-
-/* Of the points that have a y. */
-static struct gd_plot_span span_x(const struct gd_plot *plot) {
-  struct gd_plot_span span = {DBL_MAX, -DBL_MAX};
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count; i++)
-      if (isfinite(plot->series[s].y[i]))
-        take(&span, plot->series[s].x[i], plot->log_x);
-  return span;
-}
-
-/* 1, 2 or 5 times a power of ten, at least the value. */
-static double nice_above(double value) {
-  double power = pow(10, floor(log10(value)));
-  double part = value / power;
-  return power * (part <= 1.0001 ? 1 : part <= 2.0001 ? 2 : part <= 5.0001 ? 5 : 10);
-}
-
-/* The same, at most the value. */
-static double nice_below(double value) {
-  double power = pow(10, floor(log10(value) + 1e-9));
-  double part = value / power;
-  return power * (part >= 4.9999 ? 5 : part >= 1.9999 ? 2 : 1);
-}
-
-static int linear_ticks(double *low, double *high, double *ticks) {
-  double step = nice_above((*high - *low) / 6);
-  double first = floor(*low / step + 1e-9), last = ceil(*high / step - 1e-9);
-  int count = 0;
-  *low = first * step;
-  *high = last * step;
-  for (int i = 0; first + i <= last && count < GD_PLOT_MOST_TICKS; i++)
-    ticks[count++] = fabs(first + i) < 0.5 ? 0 : (first + i) * step;
-  return count;
-}
-
-static int log_ticks(double low, double high, double *ticks) {
-  static const double parts[] = {1, 2, 5};
-  double decades = log10(high / low);
-  int count = 0, every = decades > 12 ? 3 : decades > 8 ? 2 : 1;
-  int last = (int)floor(log10(high) + 1e-9);
-  for (int power = (int)floor(log10(low)); power <= last; power += every)
-    for (int p = 0; p < (decades < 2.6 ? 3 : 1); p++) {
-      double tick = parts[p] * pow(10, power);
-      if (tick >= low * 0.9999 && tick <= high * 1.0001 && count < GD_PLOT_MOST_TICKS)
-        ticks[count++] = tick;
-    }
-  return count;
-}
-
-/* The range of an axis for a span of values. Returns the number of ticks. */
-static int set_range(struct gd_plot_span span, bool logarithmic, bool from_zero, double *low,
-                     double *high, double *ticks) {
-  if (span.low > span.high)
-    span = logarithmic ? (struct gd_plot_span){1, 10} : (struct gd_plot_span){0, 1};
-  if (logarithmic) {
-    *low = nice_below(span.low * 0.94);
-    *high = nice_above(span.high * 1.06);
-    return log_ticks(*low, *high, ticks);
-  }
-  if (from_zero || (span.low > 0 && span.low < 0.6 * span.high))
-    span.low = span.low < 0 ? span.low : 0;
-  if (from_zero)
-    span.high = span.high > 0 ? span.high : 0;
-  if (!(span.high > span.low))
-    span.high = span.low + 1;
-  *low = span.low;
-  *high = span.high;
-  return linear_ticks(low, high, ticks);
-}
-
-double gd_plot_pixel_x(const struct gd_plot_layout *at, double x) {
-  double part =
-      at->log_x ? log(x / at->x0) / log(at->x1 / at->x0) : (x - at->x0) / (at->x1 - at->x0);
-  return at->left + part * (at->right - at->left);
-}
-
-double gd_plot_pixel_y(const struct gd_plot_layout *at, double y) {
-  double part =
-      at->log_y ? log(y / at->y0) / log(at->y1 / at->y0) : (y - at->y0) / (at->y1 - at->y0);
-  return at->bottom - part * (at->bottom - at->top);
 }
 
 /* --- colours ------------------------------------------------------------------------------- */
@@ -312,17 +175,22 @@ static bool has_empty_cell(const struct gd_plot *plot) {
 }
 
 bool gd_plot_ends_labelled(const struct gd_plot *plot) {
-  return plot->kind == GD_PLOT_LINES && plot->n_series > 1 && plot->n_series <= 8;
+  return plot->kind == GD_PLOT_LINES && plot->n_panels == 0 && plot->n_series > 1 &&
+         plot->n_series <= 8;
 }
 
 /* How many entries the legend has. */
 static int legend_count(const struct gd_plot *plot) {
   if (plot->kind == GD_PLOT_CELLS)
     return plot->n_classes + (plot->empty_name && has_empty_cell(plot));
+  if (plot->n_panels > 0)
+    return gd_plot_panels_series(plot) > 1 ? gd_plot_panels_series(plot) : 0;
   return plot->n_series > 1 && !gd_plot_ends_labelled(plot) ? plot->n_series : 0;
 }
 
 static const char *legend_name(const struct gd_plot *plot, int i) {
+  if (plot->n_panels > 0)
+    return gd_plot_panels_name(plot, i);
   if (plot->kind != GD_PLOT_CELLS)
     return plot->series[i].name;
   return i < plot->n_classes ? plot->classes[i] : plot->empty_name;
@@ -339,7 +207,7 @@ static void put_key(struct gd_plot_layout *at, int i, double x, double y) {
              gd_plot_colour_of(plot, i, plot->n_classes > 0 ? plot->n_classes : plot->n_series));
   if (plot->kind == GD_PLOT_SCATTER || plot->kind == GD_PLOT_LINES)
     gd_strbuf_printf(at->out, "set label '' at screen %.5f,%.5f point pt %d ps 1 lc rgb %s front\n",
-                     (x + 6) / at->width, 1 - y / at->height, markers[i % COLOURS], colour);
+                     (x + 6) / at->width, 1 - y / at->height, gd_plot_marker(i), colour);
   else
     gd_strbuf_printf(at->out,
                      "set object rect from screen %.5f,%.5f to screen %.5f,%.5f fs solid noborder "
@@ -348,8 +216,7 @@ static void put_key(struct gd_plot_layout *at, int i, double x, double y) {
                      1 - (y + 6) / at->height, colour);
 }
 
-/* From y downwards; says how many lines it takes. With at->out NULL it only counts. */
-static int put_legend(struct gd_plot_layout *at, double y) {
+int gd_plot_put_legend(struct gd_plot_layout *at, double y) {
   double x = PAD;
   int lines = 0, count = legend_count(at->plot);
   for (int i = 0; i < count; i++) {
@@ -371,7 +238,7 @@ static int put_legend(struct gd_plot_layout *at, double y) {
 
 /* --- frame --------------------------------------------------------------------------------- */
 
-static bool has_categories(const struct gd_plot *plot) {
+bool gd_plot_has_categories(const struct gd_plot *plot) {
   return plot->kind == GD_PLOT_BARS || plot->kind == GD_PLOT_STACKED || plot->kind == GD_PLOT_CELLS;
 }
 
@@ -379,25 +246,28 @@ double gd_plot_category_width(const struct gd_plot_layout *at) {
   return (at->right - at->left) / (at->plot->n_categories > 0 ? at->plot->n_categories : 1);
 }
 
-static int category_size(const struct gd_plot *plot) {
-  return GD_PLOT_SMALL - (plot->n_categories > 10) - (plot->n_categories > 14);
-}
-
 /* For a line of a name: neighbours need a gap between them. */
 static double category_room(const struct gd_plot_layout *at) {
   return gd_plot_category_width(at) - 8;
 }
 
+enum { CATEGORY_GAP = 6 }; /* between the words of neighbours, at least */
+
+static double widest_word(const char *name) {
+  double most = 0;
+  for (const char *word = name; *word;) {
+    size_t length = strcspn(word, " ");
+    most = fmax(most, gd_plot_text_width(word, length, GD_PLOT_SMALL));
+    word += length + (word[length] == ' ');
+  }
+  return most;
+}
+
 /* Whether the words of all of them fit under each other into their columns. */
 static bool categories_fit(const struct gd_plot_layout *at) {
   for (int i = 0; i < at->plot->n_categories; i++)
-    for (const char *word = at->plot->categories[i]; *word;) {
-      size_t length = strcspn(word, " ");
-      if (gd_plot_text_width(word, length, category_size(at->plot)) >
-          gd_plot_category_width(at) - 2)
-        return false;
-      word += length + (word[length] == ' ');
-    }
+    if (widest_word(at->plot->categories[i]) + CATEGORY_GAP > gd_plot_category_width(at) + 1e-6)
+      return false;
   return true;
 }
 
@@ -408,11 +278,10 @@ static double categories_height(const struct gd_plot_layout *at) {
   for (int i = 0; i < at->plot->n_categories; i++) {
     const char *name = at->plot->categories[i];
     double height =
-        fit ? (category_size(at->plot) + 4) *
-                  put_lines(NULL, 0, 0, category_room(at),
-                            (struct gd_plot_style){.size = category_size(at->plot)}, name)
-            : category_size(at->plot) +
-                  0.6 * gd_plot_text_width(name, strlen(name), category_size(at->plot));
+        fit ? (GD_PLOT_SMALL + 4) * gd_plot_put_lines(NULL, 0, 0, category_room(at),
+                                                      (struct gd_plot_style){.size = GD_PLOT_SMALL},
+                                                      name)
+            : GD_PLOT_SMALL + 0.6 * gd_plot_text_width(name, strlen(name), GD_PLOT_SMALL);
     most = height > most ? height : most;
   }
   return most;
@@ -420,15 +289,14 @@ static double categories_height(const struct gd_plot_layout *at) {
 
 static void put_categories(struct gd_plot_layout *at) {
   bool fit = categories_fit(at), over = at->plot->kind == GD_PLOT_CELLS;
-  struct gd_plot_style style = {GD_PLOT_INK, category_size(at->plot), GD_PLOT_CENTRE, false, 0};
+  struct gd_plot_style style = {GD_PLOT_INK, GD_PLOT_SMALL, GD_PLOT_CENTRE, false, 0};
   for (int i = 0; i < at->plot->n_categories; i++) {
     const char *name = at->plot->categories[i];
     double x = at->left + (i + 0.5) * gd_plot_category_width(at), width = category_room(at);
     if (fit) {
-      int lines = put_lines(NULL, 0, 0, width, style, name);
-      double y =
-          over ? at->top - 6 - (lines - 0.5) * (category_size(at->plot) + 4) : at->bottom + 14;
-      put_lines(at, x, y, width, style, name);
+      int lines = gd_plot_put_lines(NULL, 0, 0, width, style, name);
+      double y = over ? at->top - 6 - (lines - 0.5) * (GD_PLOT_SMALL + 4) : at->bottom + 14;
+      gd_plot_put_lines(at, x, y, width, style, name);
     } else {
       style.align = over ? GD_PLOT_LEFT : GD_PLOT_RIGHT;
       style.rotate = 35;
@@ -473,19 +341,25 @@ static void set_margins(struct gd_plot_layout *at) {
   struct gd_strbuf *out = at->out;
   at->out = NULL;
   if (plot->title)
-    y += (TITLE + 4) * put_lines(NULL, 0, 0, at->width - 2 * PAD,
-                                 (struct gd_plot_style){.size = TITLE, .bold = true}, plot->title) +
+    y += (TITLE + 4) * gd_plot_put_lines(NULL, 0, 0, at->width - 2 * PAD,
+                                         (struct gd_plot_style){.size = TITLE, .bold = true},
+                                         plot->title) +
          6;
   at->legend_top = y + LINE / 2.0;
-  int legend = put_legend(at, 0);
+  int legend = gd_plot_put_legend(at, 0);
   y += legend * LINE + (legend ? 8 : 0);
   at->out = out;
   at->left = PAD + widest_tick(at) + 10;
   at->right = at->width - PAD;
-  if (!has_categories(plot))
+  if (!gd_plot_has_categories(plot))
     at->right -= 24;               /* half of the last tick's text */
   if (plot->kind == GD_PLOT_CELLS) /* few columns need not be wide */
     at->right = fmin(at->right, at->left + 150.0 * plot->n_categories);
+  if (plot->kind == GD_PLOT_CELLS && plot->n_categories > 0 && !categories_fit(at)) {
+    const char *last = plot->categories[plot->n_categories - 1]; /* leans out at the right */
+    double lean = 0.82 * gd_plot_text_width(last, strlen(last), GD_PLOT_SMALL);
+    at->right = fmin(at->right, at->width - PAD - lean);
+  }
   if (gd_plot_ends_labelled(plot))
     at->right -= fmin(widest_series_name(plot) + 8, 0.35 * at->width);
   if (plot->y_label)
@@ -493,13 +367,13 @@ static void set_margins(struct gd_plot_layout *at) {
   if (plot->kind == GD_PLOT_CELLS)
     y += categories_height(at) + 8;
   else
-    under += has_categories(plot) ? categories_height(at) + 4 : LINE;
+    under += gd_plot_has_categories(plot) ? categories_height(at) + 4 : GD_PLOT_UNDER + 2;
   if (plot->x_label)
     under += LINE + 4;
   if (plot->note)
-    under += 6 + (GD_PLOT_SMALL + 4) * put_lines(NULL, 0, 0, at->width - 2 * PAD,
-                                                 (struct gd_plot_style){.size = GD_PLOT_SMALL},
-                                                 plot->note);
+    under += 6 + (GD_PLOT_SMALL + 4) *
+                     gd_plot_put_lines(NULL, 0, 0, at->width - 2 * PAD,
+                                       (struct gd_plot_style){.size = GD_PLOT_SMALL}, plot->note);
   at->top = y + 4;
   double axes = plot->kind == GD_PLOT_CELLS ? GD_PLOT_CELL_HEIGHT * (double)plot->n_series : 280;
   if (plot->height <= 0)
@@ -520,15 +394,16 @@ static void set_ranges(struct gd_plot_layout *at, double *x_ticks, int *n_x_tick
     return;
   }
   at->log_y = plot->log_y && plot->kind != GD_PLOT_STACKED;
-  at->n_ticks =
-      set_range(gd_plot_span_y(plot), at->log_y, has_categories(plot), &at->y0, &at->y1, at->ticks);
-  if (!has_categories(plot)) {
+  at->n_ticks = gd_plot_set_range(gd_plot_span_y(plot), at->log_y, gd_plot_has_categories(plot),
+                                  &at->y0, &at->y1, at->ticks);
+  if (!gd_plot_has_categories(plot)) {
     at->log_x = plot->log_x;
-    *n_x_ticks = set_range(span_x(plot), at->log_x, false, &at->x0, &at->x1, x_ticks);
+    *n_x_ticks =
+        gd_plot_set_range(gd_plot_span_x(plot), at->log_x, false, &at->x0, &at->x1, x_ticks);
   }
 }
 
-static void put_ticks(struct gd_plot_layout *at, const double *x_ticks, int n_x_ticks) {
+void gd_plot_put_ticks(struct gd_plot_layout *at, const double *x_ticks, int n_x_ticks) {
   char text[48];
   struct gd_plot_style style = {GD_PLOT_INK, GD_PLOT_SMALL, GD_PLOT_RIGHT, false, 0};
   for (int i = 0; i < at->n_ticks; i++) {
@@ -549,7 +424,7 @@ static void put_ticks(struct gd_plot_layout *at, const double *x_ticks, int n_x_
                      "'#C0808080' lw 1 back\n",
                      x / at->width, 1 - at->bottom / at->height, x / at->width,
                      1 - at->top / at->height);
-    gd_plot_put_text(at, x, at->bottom + 12, style,
+    gd_plot_put_text(at, x, at->bottom + GD_PLOT_UNDER, style,
                      gd_plot_format_value(text, sizeof text, x_ticks[i]));
   }
 }
@@ -559,11 +434,12 @@ static void put_frame(struct gd_plot_layout *at, const double *x_ticks, int n_x_
   double inner = at->width - 2 * PAD, y = at->height - 10;
   struct gd_plot_style note = {GD_PLOT_MUTED, GD_PLOT_SMALL, GD_PLOT_LEFT, false, 0};
   if (plot->title)
-    put_lines(at, PAD, PAD + TITLE / 2.0, inner,
-              (struct gd_plot_style){GD_PLOT_INK, TITLE, GD_PLOT_LEFT, true, 0}, plot->title);
-  put_legend(at, at->legend_top);
-  put_ticks(at, x_ticks, n_x_ticks);
-  if (has_categories(plot))
+    gd_plot_put_lines(at, PAD, PAD + TITLE / 2.0, inner,
+                      (struct gd_plot_style){GD_PLOT_INK, TITLE, GD_PLOT_LEFT, true, 0},
+                      plot->title);
+  gd_plot_put_legend(at, at->legend_top);
+  gd_plot_put_ticks(at, x_ticks, n_x_ticks);
+  if (gd_plot_has_categories(plot))
     put_categories(at);
   if (plot->kind == GD_PLOT_CELLS)
     for (int s = 0; s < plot->n_series; s++)
@@ -576,8 +452,8 @@ static void put_frame(struct gd_plot_layout *at, const double *x_ticks, int n_x_
     gd_plot_put_text(at, PAD, at->top - above - LINE / 2.0 - 7, note, plot->y_label);
   }
   if (plot->note) {
-    int lines = put_lines(NULL, 0, 0, inner, note, plot->note);
-    put_lines(at, PAD, y - (lines - 1) * (GD_PLOT_SMALL + 4) - 2, inner, note, plot->note);
+    int lines = gd_plot_put_lines(NULL, 0, 0, inner, note, plot->note);
+    gd_plot_put_lines(at, PAD, y - (lines - 1) * (GD_PLOT_SMALL + 4) - 2, inner, note, plot->note);
     y -= lines * (GD_PLOT_SMALL + 4) + 6;
   }
   note.align = GD_PLOT_RIGHT;
@@ -607,12 +483,15 @@ static void put_settings(struct gd_plot_layout *at) {
 static void put_series(struct gd_plot_layout *at, int s) {
   const struct gd_plot *plot = at->plot;
   bool lines = plot->kind == GD_PLOT_LINES, marks = plot->series[s].count <= MOST_MARKS;
+  if (plot->joined)
+    gd_strbuf_printf(at->out, ", $s%d using 1:2 with lines lw 1 lc rgb '#%06x' notitle", s,
+                     0x80000000u | (unsigned)gd_plot_colour_of(plot, s, plot->n_series));
   gd_strbuf_printf(at->out, ", $s%d using 1:2 with %s", s,
                    !lines  ? "points"
                    : marks ? "linespoints"
                            : "lines");
   if (!lines || marks)
-    gd_strbuf_printf(at->out, " pt %d ps 0.9", markers[s % COLOURS]);
+    gd_strbuf_printf(at->out, " pt %d ps 0.9", gd_plot_marker(s));
   gd_strbuf_printf(at->out, " lw 2 lc rgb '#%06x' notitle",
                    gd_plot_colour_of(plot, s, plot->n_series));
 }
@@ -631,10 +510,25 @@ static void put_plot(struct gd_plot_layout *at, bool errors) {
     gd_strbuf_append(at->out,
                      ", $errors using 1:2:3:4 with vectors nohead lw 1.5 lc rgb '" GD_PLOT_INK
                      "' notitle");
-  for (int s = 0; s < plot->n_series && !has_categories(plot); s++)
+  for (int s = 0; s < plot->n_series && !gd_plot_has_categories(plot); s++)
     if (gd_plot_any_drawn(at, &plot->series[s]))
       put_series(at, s);
   gd_strbuf_append(at->out, "\n");
+}
+
+/* What cells lack for their texts, and for words of their names to stand side by side where a width
+   that the page has is enough for these. */
+static double lacking_width(const struct gd_plot_layout *at) {
+  enum { MOST_WIDER = 180 };
+  const struct gd_plot *plot = at->plot;
+  if (plot->kind != GD_PLOT_CELLS || plot->n_categories == 0)
+    return 0;
+  double has = at->width - PAD - at->left, word = 0;
+  double lacks = gd_plot_cells_width(plot) * plot->n_categories - has;
+  for (int i = 0; i < plot->n_categories; i++)
+    word = fmax(word, widest_word(plot->categories[i]) + CATEGORY_GAP);
+  double for_words = word * plot->n_categories - has;
+  return plot->width <= 0 && for_words > lacks && for_words <= MOST_WIDER ? for_words : lacks;
 }
 
 static void lay_out(struct gd_plot_layout *at, const struct gd_plot *plot, double *x_ticks,
@@ -644,6 +538,12 @@ static void lay_out(struct gd_plot_layout *at, const struct gd_plot *plot, doubl
                                 .height = plot->height > 0 ? plot->height : 0};
   set_ranges(at, x_ticks, n_x_ticks);
   set_margins(at);
+  double lacking = lacking_width(at);
+  if (lacking > 0) { /* no text is smaller than all others: the figure is wider instead */
+    at->width = ceil(at->width + lacking);
+    set_margins(at);
+  }
+  *n_x_ticks = gd_plot_thin_out(at, x_ticks, *n_x_ticks);
   if (plot->kind == GD_PLOT_BARS) { /* room for a label over the highest bar */
     double part = 16 / (at->bottom - at->top);
     at->y1 = at->log_y ? at->y1 * pow(at->y1 / at->y0, part) : at->y1 + (at->y1 - at->y0) * part;
@@ -652,6 +552,10 @@ static void lay_out(struct gd_plot_layout *at, const struct gd_plot *plot, doubl
 
 void gd_plot_size(const struct gd_plot *plot, int *width, int *height) {
   struct gd_plot_layout at;
+  if (plot->n_panels > 0) {
+    gd_plot_panels_size(plot, width, height);
+    return;
+  }
   double x_ticks[GD_PLOT_MOST_TICKS];
   int n_x_ticks;
   lay_out(&at, plot, x_ticks, &n_x_ticks);
@@ -661,6 +565,10 @@ void gd_plot_size(const struct gd_plot *plot, int *width, int *height) {
 
 void gd_plot_script(const struct gd_plot *plot, struct gd_strbuf *script) {
   struct gd_plot_layout at;
+  if (plot->n_panels > 0) {
+    gd_plot_panels_script(plot, script);
+    return;
+  }
   double x_ticks[GD_PLOT_MOST_TICKS];
   int n_x_ticks;
   lay_out(&at, plot, x_ticks, &n_x_ticks);
@@ -668,7 +576,7 @@ void gd_plot_script(const struct gd_plot *plot, struct gd_strbuf *script) {
   put_settings(&at);
   put_frame(&at, x_ticks, n_x_ticks);
   gd_plot_put_content(&at);
-  if (!has_categories(plot))
+  if (!gd_plot_has_categories(plot))
     gd_plot_points_data(&at);
   put_plot(&at, gd_plot_errors_data(&at));
 }

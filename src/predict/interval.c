@@ -27,6 +27,6 @@ double gd_interval_half_of(double error) {
 
 const char *gd_interval_say(double error, char text[GD_INTERVAL_TEXT]) {
   double low = 1 - fmin(error, 0.8);
-  snprintf(text, GD_INTERVAL_TEXT, "-%.0f to +%.0f %%", 100 * (1 - low), 100 * (1 / low - 1));
+  snprintf(text, GD_INTERVAL_TEXT, "x%.2f to x%.2f", low, 1 / low);
   return text;
 }

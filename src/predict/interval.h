@@ -19,7 +19,7 @@ double gd_interval_half(double mean_square, int draws);
 double gd_interval_error(double half);
 double gd_interval_half_of(double error); /* the other way round */
 
-/* "-24 to +32 %", of an error; returns the text. */
+/* "x0.76 to x1.32", of an error: what the predicted time is multiplied by; returns the text. */
 enum { GD_INTERVAL_TEXT = 32 };
 const char *gd_interval_say(double error, char text[GD_INTERVAL_TEXT]);
 

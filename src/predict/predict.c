@@ -94,12 +94,6 @@ static double distance_to(const struct gd_rates *rates, const struct gd_gpu *gpu
                                                              : 1 + apart;
 }
 
-struct choice {
-  const struct gd_gpu *gpu;
-  struct gd_rates best;
-  double distance;
-};
-
 /* Of two calibrations of one GPU: the one that trials taught, else the newer one. */
 static bool is_better(const struct gd_rates *rates, const struct gd_rates *than) {
   if ((rates->learned_trials > 0) != (than->learned_trials > 0))
@@ -107,41 +101,51 @@ static bool is_better(const struct gd_rates *rates, const struct gd_rates *than)
   return strcmp(rates->date, than->date) > 0;
 }
 
-/* Keeps what was read if it is nearer, and where `ties` as near and better; a file of the user's
-   that cannot be read is skipped here, since another one may serve: `gpudays doctor` is where files
-   are judged. */
-static void consider(struct choice *choice, struct gd_rates *rates, bool ties) {
-  double distance = distance_to(rates, choice->gpu);
-  bool nearer = distance < choice->distance;
-  bool as_near = distance <= choice->distance && isfinite(distance);
-  if (nearer || (ties && as_near && is_better(rates, &choice->best))) {
-    gd_rates_deinit(&choice->best);
-    choice->best = *rates;
-    choice->distance = distance;
-  } else {
+/* All that targets may be predicted from, read once: what the user measured comes before what is
+   built in. */
+struct gd_calibrations {
+  struct gd_rates *all; /* in gd_mem */
+  uint32_t count, capacity;
+  uint32_t n_user;
+  struct gd_fitted fitted;
+  struct gd_hw hw; /* once it was needed */
+  bool has_hw;
+};
+
+static enum gd_status add_calibration(struct gd_calibrations *to, struct gd_rates *rates,
+                                      struct gd_error *err) {
+  if (!gd_vec_reserve((void **)&to->all, &to->capacity, to->count + 1, sizeof *to->all)) {
     gd_rates_deinit(rates);
+    return gd_nomem(err, "while calibrations are read");
   }
+  to->all[to->count++] = *rates;
+  return GD_OK;
 }
 
-static void consider_folder(struct choice *choice) {
+/* A file of the user's that cannot be read is skipped here, since another one may serve: `gpudays
+   doctor` is where files are judged. */
+static enum gd_status read_folder(struct gd_calibrations *to, struct gd_error *err) {
   char folder[PATH_BYTES - 300], path[PATH_BYTES];
+  enum gd_status status = GD_OK;
   if (!gd_path_data("calibration", folder, sizeof folder))
-    return;
+    return GD_OK;
   DIR *open = opendir(folder);
-  for (const struct dirent *entry; open && (entry = readdir(open));) {
+  for (const struct dirent *entry; open && status == GD_OK && (entry = readdir(open));) {
     struct gd_rates rates = {0};
     size_t length = strlen(entry->d_name);
     if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0)
       continue;
     snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
     if (gd_rates_load(&rates, path, NULL) == GD_OK)
-      consider(choice, &rates, true);
+      status = add_calibration(to, &rates, err);
   }
   if (open)
     closedir(open);
+  to->n_user = to->count;
+  return status;
 }
 
-static enum gd_status consider_embedded(struct choice *choice, struct gd_error *err) {
+static enum gd_status read_embedded(struct gd_calibrations *to, struct gd_error *err) {
   static const char folder[] = "calibration/";
   for (int i = 0; i < gd_embedded_file_count; i++) {
     const struct gd_embedded_file *file = &gd_embedded_files[i];
@@ -153,11 +157,56 @@ static enum gd_status consider_embedded(struct choice *choice, struct gd_error *
     if (status == GD_OK)
       status = gd_rates_parse(&rates, &json, err);
     gd_json_deinit(&json);
+    if (status == GD_OK)
+      status = add_calibration(to, &rates, err);
     if (status != GD_OK)
       return status;
-    consider(choice, &rates, false); /* the user's own comes first */
   }
   return GD_OK;
+}
+
+enum gd_status gd_calibrations_new(struct gd_calibrations **calibrations, struct gd_error *err) {
+  struct gd_calibrations *made = gd_mem_alloc(1, sizeof *made);
+  if (!made)
+    return gd_nomem(err, "while calibrations are read");
+  enum gd_status status = read_folder(made, err);
+  if (status == GD_OK)
+    status = read_embedded(made, err);
+  if (status == GD_OK)
+    status = gd_fitted_load(&made->fitted, err);
+  if (status != GD_OK) {
+    gd_calibrations_free(made);
+    return status;
+  }
+  *calibrations = made;
+  return GD_OK;
+}
+
+void gd_calibrations_free(struct gd_calibrations *calibrations) {
+  if (!calibrations)
+    return;
+  for (uint32_t i = 0; i < calibrations->count; i++)
+    gd_rates_deinit(&calibrations->all[i]);
+  gd_mem_free(calibrations->all);
+  gd_hw_deinit(&calibrations->hw);
+  gd_mem_free(calibrations);
+}
+
+/* The nearest one, and of the user's that are as near the better; NULL: none is of a GPU. */
+static const struct gd_rates *find_nearest(const struct gd_calibrations *calibrations,
+                                           const struct gd_gpu *gpu, double *distance) {
+  const struct gd_rates *best = NULL;
+  *distance = HUGE_VAL;
+  for (uint32_t i = 0; i < calibrations->count; i++) {
+    const struct gd_rates *rates = &calibrations->all[i];
+    double apart = distance_to(rates, gpu);
+    bool as_near = apart <= *distance && isfinite(apart);
+    if (apart < *distance || (i < calibrations->n_user && as_near && is_better(rates, best))) {
+      best = rates;
+      *distance = apart;
+    }
+  }
+  return best;
 }
 
 static enum gd_status each_of_user(enum gd_status (*visit)(void *,
@@ -562,14 +611,32 @@ static void aim(struct gd_predictor *p, const struct gd_target *target) {
   judge_ranks(p, target->count, false);
 }
 
+/* Points hold no pointers, and all else is in place. */
+static enum gd_status copy_rates(struct gd_rates *to, const struct gd_rates *from,
+                                 struct gd_error *err) {
+  struct gd_rates made = *from;
+  size_t count = made.n_points;
+  made.arena = (struct gd_arena){0};
+  made.memo = NULL;
+  made.points = gd_mem_alloc(count + 1, sizeof *made.points);
+  if (!made.points)
+    return gd_nomem(err, "while a calibration is copied");
+  if (count > 0)
+    memcpy(made.points, from->points, count * sizeof *made.points);
+  made.points_capacity = made.n_points;
+  *to = made;
+  return GD_OK;
+}
+
 /* Another GPU's rates are carried over by the GPU model, where the catalogue has that GPU. */
-static enum gd_status carry_over(struct gd_predictor *p, struct gd_error *err) {
-  struct gd_hw hw = {0};
+static enum gd_status carry_over(struct gd_calibrations *calibrations, struct gd_predictor *p,
+                                 struct gd_error *err) {
   const struct gd_gpu *measured;
-  GD_TRY(gd_hw_load(&hw, err));
-  if (gd_hw_gpu(&hw, p->rates.gpu, &measured, NULL) == GD_OK)
+  if (!calibrations->has_hw)
+    GD_TRY(gd_hw_load(&calibrations->hw, err));
+  calibrations->has_hw = true;
+  if (gd_hw_gpu(&calibrations->hw, p->rates.gpu, &measured, NULL) == GD_OK)
     gd_rates_carry_from(&p->rates, measured, &p->fitted.gpu);
-  gd_hw_deinit(&hw);
   return GD_OK;
 }
 
@@ -591,37 +658,44 @@ static enum gd_status ask_others(struct gd_rates *rates, struct gd_error *err) {
   return asks ? gd_calibration_each(take_others, rates, err) : GD_OK;
 }
 
-enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_target *target,
-                                       struct gd_error *err) {
-  struct choice choice = {.gpu = target->gpu, .distance = HUGE_VAL};
-  enum gd_status status = GD_OK;
-  if (target->calibration) {
-    struct gd_rates rates = {0};
-    status = gd_calibration_find(target->calibration, &rates, NULL, 0, err);
-    if (status == GD_OK && rates.multiprocessors == 0) {
-      status =
-          gd_fail(err, GD_BAD_INPUT, "--calibration %s is of the %s, and --gpu needs one of a GPU",
-                  target->calibration, rates.device);
-      gd_rates_deinit(&rates);
-    } else if (status == GD_OK)
-      consider(&choice, &rates, false);
-  } else {
-    consider_folder(&choice); /* what the user measured comes before what is built in */
-    status = consider_embedded(&choice, err);
-  }
+/* The calibration of --calibration. */
+static enum gd_status take_named(const struct gd_target *target, struct gd_predictor *p,
+                                 struct gd_error *err) {
+  struct gd_rates rates = {0};
+  enum gd_status status = gd_calibration_find(target->calibration, &rates, NULL, 0, err);
+  if (status == GD_OK && rates.multiprocessors == 0)
+    status =
+        gd_fail(err, GD_BAD_INPUT, "--calibration %s is of the %s, and --gpu needs one of a GPU",
+                target->calibration, rates.device);
   if (status != GD_OK) {
-    gd_rates_deinit(&choice.best);
+    gd_rates_deinit(&rates);
     return status;
   }
-  *p = (struct gd_predictor){.rates = choice.best, .distance = choice.distance};
-  if (!isfinite(choice.distance))
-    p->rates = (struct gd_rates){
-        .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .async_speed = 1};
-  status = gd_fitted_load(&p->fitted, err);
+  p->rates = rates;
+  p->distance = distance_to(&rates, target->gpu);
+  return GD_OK;
+}
+
+static enum gd_status take_nearest(const struct gd_calibrations *calibrations,
+                                   const struct gd_target *target, struct gd_predictor *p,
+                                   struct gd_error *err) {
+  const struct gd_rates *nearest = find_nearest(calibrations, target->gpu, &p->distance);
+  if (nearest)
+    return copy_rates(&p->rates, nearest, err);
+  p->rates = (struct gd_rates){
+      .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .async_speed = 1};
+  return GD_OK;
+}
+
+enum gd_status gd_predictor_by(struct gd_calibrations *calibrations, struct gd_predictor *p,
+                               const struct gd_target *target, struct gd_error *err) {
+  *p = (struct gd_predictor){.fitted = calibrations->fitted};
+  enum gd_status status =
+      target->calibration ? take_named(target, p, err) : take_nearest(calibrations, target, p, err);
   if (status == GD_OK)
     status = ask_others(&p->rates, err);
-  if (status == GD_OK && isfinite(choice.distance) && choice.distance > 0 && p->rates.gpu[0])
-    status = carry_over(p, err);
+  if (status == GD_OK && isfinite(p->distance) && p->distance > 0 && p->rates.gpu[0])
+    status = carry_over(calibrations, p, err);
   if (status != GD_OK) {
     gd_predictor_deinit(p);
     return status;
@@ -630,19 +704,21 @@ enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_t
   return GD_OK;
 }
 
+enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_target *target,
+                                       struct gd_error *err) {
+  struct gd_calibrations *calibrations;
+  GD_TRY(gd_calibrations_new(&calibrations, err));
+  enum gd_status status = gd_predictor_by(calibrations, p, target, err);
+  gd_calibrations_free(calibrations);
+  return status;
+}
+
 enum gd_status gd_predictor_like(struct gd_predictor *p, const struct gd_predictor *like,
                                  const struct gd_target *target, struct gd_error *err) {
   struct gd_predictor made = *like;
-  size_t count = made.rates.n_points;
-  made.rates.arena = (struct gd_arena){0}; /* points hold no pointers, and all else is in place */
-  made.rates.memo = NULL;
-  made.rates.points = gd_mem_alloc(count + 1, sizeof *made.rates.points);
-  if (!made.rates.points)
-    return gd_nomem(err, "while a calibration is copied");
-  if (count > 0)
-    memcpy(made.rates.points, like->rates.points, count * sizeof *made.rates.points);
-  made.rates.points_capacity = made.rates.n_points;
+  GD_TRY(copy_rates(&made.rates, &like->rates, err));
   aim(&made, target);
+  (void)gd_rates_remember_with(&made.rates, &like->rates);
   *p = made;
   return GD_OK;
 }

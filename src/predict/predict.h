@@ -48,6 +48,16 @@ enum gd_status gd_predictor_for_machine(struct gd_predictor *predictor,
 enum gd_status gd_predictor_for_target(struct gd_predictor *predictor,
                                        const struct gd_target *target,
                                        struct gd_error *err) GD_MUST_USE;
+/*
+ * The same for many targets: calibrations, the fit and the catalogue are read once. What is
+ * predicted does not need them any more; gd_predictor_by is called by one thread at a time.
+ */
+struct gd_calibrations;
+enum gd_status gd_calibrations_new(struct gd_calibrations **calibrations,
+                                   struct gd_error *err) GD_MUST_USE;
+void gd_calibrations_free(struct gd_calibrations *calibrations); /* NULL is fine */
+enum gd_status gd_predictor_by(struct gd_calibrations *calibrations, struct gd_predictor *predictor,
+                               const struct gd_target *target, struct gd_error *err) GD_MUST_USE;
 /* The same for another target with the GPU that `like` was made for, without reading files again.
  */
 enum gd_status gd_predictor_like(struct gd_predictor *predictor, const struct gd_predictor *like,

@@ -135,9 +135,10 @@ static enum gd_status load_model(const struct reader *r, const struct gd_publish
   const json_t *config = json_object_get(r->models, row->model);
   if (!config) {
     if (strchr(row->model, '/') && row->model[0] != '/')
-      return gd_fail(err, GD_BAD_INPUT,
-                     "\"%s\" is found from one folder only; give the path of a model from / on",
-                     row->model);
+      return gd_fail(
+          err, GD_BAD_INPUT,
+          "\"%s\" is a path from the current folder, which is not kept; give the full path",
+          row->model);
     GD_TRY(gd_model_load(row->model, model, err));
   } else {
     struct gd_json json = {.root = json_deep_copy(config)};

@@ -5,6 +5,7 @@
 #include "predict/rates.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -303,11 +304,14 @@ static double factor_of(const struct gd_rates *rates, const struct gd_work *work
   return any ? any->factor : usual_factor(work);
 }
 
-/* Work by its hash; full after MEMO_MOST. */
+/* Work by its hash; full after MEMO_MOST. Several rates with the same points share one, on threads.
+ */
 enum { MEMO_SLOTS = 1 << 14, MEMO_MOST = MEMO_SLOTS / 2 };
 struct gd_rates_memo {
+  pthread_mutex_t mutex;
+  int users;
   uint32_t count;
-  struct {
+  struct memo_slot {
     struct gd_work work;
     double factor;
     bool used;
@@ -315,31 +319,78 @@ struct gd_rates_memo {
 };
 
 void gd_rates_remember(struct gd_rates *rates) {
+  if (rates->memo)
+    return;
+  rates->memo = gd_mem_alloc(1, sizeof *rates->memo);
   if (!rates->memo)
-    rates->memo = gd_mem_alloc(1, sizeof *rates->memo);
+    return;
+  pthread_mutex_init(&rates->memo->mutex, NULL);
+  rates->memo->users = 1;
+}
+
+static bool same_points(const struct gd_rates *a, const struct gd_rates *b) {
+  if (a->n_points != b->n_points || on_gpu(a) != on_gpu(b))
+    return false;
+  for (uint32_t i = 0; i < a->n_points; i++) {
+    const struct gd_rate_point *x = &a->points[i], *y = &b->points[i];
+    if (!gd_work_same(&x->work, &y->work) || x->any_size != y->any_size || x->factor < y->factor ||
+        x->factor > y->factor)
+      return false;
+  }
+  return true;
+}
+
+bool gd_rates_remember_with(struct gd_rates *rates, const struct gd_rates *other) {
+  struct gd_rates_memo *memo = other->memo;
+  if (rates->memo || !memo || !same_points(rates, other))
+    return false;
+  pthread_mutex_lock(&memo->mutex);
+  memo->users++;
+  pthread_mutex_unlock(&memo->mutex);
+  rates->memo = memo;
+  return true;
 }
 
 void gd_rates_forget(struct gd_rates *rates) {
-  gd_mem_free(rates->memo);
+  struct gd_rates_memo *memo = rates->memo;
   rates->memo = NULL;
+  if (!memo)
+    return;
+  pthread_mutex_lock(&memo->mutex);
+  int left = --memo->users;
+  pthread_mutex_unlock(&memo->mutex);
+  if (left > 0)
+    return;
+  pthread_mutex_destroy(&memo->mutex);
+  gd_mem_free(memo);
 }
 
-static double kept_factor(const struct gd_rates *rates, const struct gd_work *work) {
-  struct gd_rates_memo *memo = rates->memo;
+/* Where it is, or where it would be. */
+static struct memo_slot *find_slot(struct gd_rates_memo *memo, const struct gd_work *work) {
   uint64_t at = gd_work_hash(work) % MEMO_SLOTS;
-  if (!memo)
-    return factor_of(rates, work, UINT32_MAX);
   while (memo->slots[at].used && !gd_work_same(&memo->slots[at].work, work))
     at = (at + 1) % MEMO_SLOTS;
-  if (memo->slots[at].used)
-    return memo->slots[at].factor;
+  return &memo->slots[at];
+}
+
+/* What one thread looks up while another does is found twice, and is the same. */
+static double kept_factor(const struct gd_rates *rates, const struct gd_work *work) {
+  struct gd_rates_memo *memo = rates->memo;
+  if (!memo)
+    return factor_of(rates, work, UINT32_MAX);
+  pthread_mutex_lock(&memo->mutex);
+  const struct memo_slot found = *find_slot(memo, work);
+  pthread_mutex_unlock(&memo->mutex);
+  if (found.used)
+    return found.factor;
   double factor = factor_of(rates, work, UINT32_MAX);
-  if (memo->count < MEMO_MOST) {
+  pthread_mutex_lock(&memo->mutex);
+  struct memo_slot *slot = find_slot(memo, work);
+  if (!slot->used && memo->count < MEMO_MOST) {
     memo->count++;
-    memo->slots[at].work = *work;
-    memo->slots[at].factor = factor;
-    memo->slots[at].used = true;
+    *slot = (struct memo_slot){.work = *work, .factor = factor, .used = true};
   }
+  pthread_mutex_unlock(&memo->mutex);
   return factor;
 }
 

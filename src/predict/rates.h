@@ -148,6 +148,10 @@ bool gd_rates_collective(const struct gd_rates *rates, const struct gd_work *wor
 /* Keeps factors from now on, for who predicts the same work again and again; until the points
    change. Without memory it keeps none. */
 void gd_rates_remember(struct gd_rates *rates);
+/* Keeps them together with others that do, where both have the same points: a GPU whose times are
+   carried over from the same calibration. They may be used by several threads. false: they differ.
+ */
+bool gd_rates_remember_with(struct gd_rates *rates, const struct gd_rates *other);
 void gd_rates_forget(struct gd_rates *rates);
 
 /* Adds a measured point (its factor follows from the peaks, which must be set); then sort. */

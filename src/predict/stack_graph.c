@@ -191,15 +191,15 @@ static void count_ckpt(const struct counting *c, struct gd_stack_sums *sums) {
 
 /* --- what is computed ---------------------------------------------------------------------- */
 
-/* Elements of the scores of one layer, [B,N,T,T]; 0 where no op has them. */
-static int64_t score_elements(const struct gd_graph *graph) {
+int64_t gd_stack_scores(const struct gd_graph *graph) {
   for (gd_op_id id = 0; id < graph->n_ops; id++)
     if (gd_op_info(graph->ops[id].kind)->work == GD_WORK_SOFTMAX)
       return gd_tensor_elements(graph, graph->ops[id].out[0]);
   return 0;
 }
 
-static bool works_on(const struct gd_graph *graph, const struct gd_op *op, int64_t scores) {
+bool gd_stack_works_on_scores(const struct gd_graph *graph, const struct gd_op *op,
+                              int64_t scores) {
   if (op->n_out == 0 || scores == 0)
     return false;
   const struct gd_tensor *t = &graph->tensors[op->out[0]];
@@ -227,7 +227,7 @@ static void count_phases(const struct gd_graph *graph, int64_t scores, struct gd
       phase->gemm_flops += cost.executed_flops;
     if (gemm)
       phase->gemm_bytes += bytes;
-    else if (works_on(graph, op, scores))
+    else if (gd_stack_works_on_scores(graph, op, scores))
       phase->score_bytes += bytes;
     else
       phase->other_bytes += bytes;
@@ -260,7 +260,7 @@ static enum gd_status count(struct counting *c, int64_t micro_batch, struct gd_s
   count_parameters(c->graph, result);
   GD_TRY(gd_autodiff(c->graph, err));
   result->model_flops = c->graph->model_flops / (double)micro_batch;
-  int64_t scores = score_elements(c->graph);
+  int64_t scores = gd_stack_scores(c->graph);
   if (c->mode == GD_STACK_COMPILED && gd_stack_compiles(c->model))
     GD_TRY(gd_pass_compile(&ctx, c->graph));
   count_phases(c->graph, scores, sums);

@@ -50,6 +50,10 @@ enum gd_status gd_stack_graph_make(const struct gd_model *model, enum gd_stack_m
                                    struct gd_stack_graph *graph, struct gd_error *err) GD_MUST_USE;
 /* Whether torch.compile works for it: Appendix F. */
 bool gd_stack_compiles(const struct gd_model *model);
+/* Elements of the scores of one layer's attention, [B,N,T,T]; 0 where no op writes them. */
+int64_t gd_stack_scores(const struct gd_graph *graph);
+/* Whether what an op writes is as large, and of that shape. */
+bool gd_stack_works_on_scores(const struct gd_graph *graph, const struct gd_op *op, int64_t scores);
 /* The sums of any micro-batch. */
 void gd_stack_graph_at(const struct gd_stack_graph *graph, double micro_batch,
                        struct gd_stack_sums *sums);

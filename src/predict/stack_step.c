@@ -50,7 +50,7 @@ static enum gd_status add_work(struct gd_stack_works *works, const struct gd_sta
   for (int i = 0; i < works->count; i++) {
     struct gd_stack_work *other = &works->all[i];
     if (other->forward == one->forward && other->in_block == one->in_block &&
-        gd_work_same(&other->work, &one->work)) {
+        other->scores == one->scores && gd_work_same(&other->work, &one->work)) {
       other->count += one->count;
       return GD_OK;
     }
@@ -71,10 +71,13 @@ static enum gd_status count_ops(const struct gd_graph *graph, struct gd_stack_wo
     works->tensors += graph->tensors[id].role == GD_ROLE_PARAM;
   works->blocks = gd_graph_blocks(graph);
   works->model_flops = graph->model_flops;
+  int64_t scores = gd_stack_scores(graph);
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     const struct gd_op *op = &graph->ops[id];
-    struct gd_stack_work one = {
-        .count = 1, .forward = op->phase == GD_PHASE_FORWARD, .in_block = op->block >= 0};
+    struct gd_stack_work one = {.count = 1,
+                                .forward = op->phase == GD_PHASE_FORWARD,
+                                .in_block = op->block >= 0,
+                                .scores = gd_stack_works_on_scores(graph, op, scores)};
     if (gd_op_info(op->kind)->op_class == GD_CLASS_VIEW ||
         gd_phase_program(op->phase) != GD_PROGRAM_MICRO_STEP)
       continue;
@@ -112,12 +115,17 @@ struct sums {
   double gpu_s, ops;
 };
 
+static double traffic_of(const struct gd_stack_run *run, const struct gd_stack_work *one) {
+  return one->scores && run->score_traffic > 0 ? run->score_traffic : run->value[GD_STACK_TRAFFIC];
+}
+
 static void make_timings(const struct gd_stack_run *run) {
-  const struct gd_gpu_software software = {.traffic = run->value[GD_STACK_TRAFFIC],
-                                           .attention = run->facts->attention,
-                                           .native = run->facts->native_attention};
-  for (int i = 0; i < run->works->count; i++)
+  struct gd_gpu_software software = {.attention = run->facts->attention,
+                                     .native = run->facts->native_attention};
+  for (int i = 0; i < run->works->count; i++) {
+    software.traffic = traffic_of(run, &run->works->all[i]);
     gd_gpu_timing_make(run->gpu, &run->works->all[i].work, &software, &run->works->timings[i]);
+  }
 }
 
 static struct sums sum_phase(const struct gd_stack_run *run, bool forward, int in_block,
@@ -154,7 +162,7 @@ static double collective_s(const struct gd_stack_run *run, enum gd_collective ki
   gd_fabric_of(run->target, &fabric);
   double calls = gd_shards_by_block(run->method.sharding) ? run->works->blocks + 1
                                                           : ceil(bytes / bucket_bytes);
-  return gd_collective_seconds(&fabric, kind, bytes, calls);
+  return gd_collective_seconds(&fabric, kind, bytes, calls) / (run->links > 0 ? run->links : 1);
 }
 
 static double gradient_bytes(const struct gd_stack_run *run) {
@@ -273,7 +281,7 @@ void gd_stack_step(const struct gd_stack_run *run, struct gd_stack_step *step) {
   for (int i = 0; i < run->works->count; i++) {
     const struct gd_stack_work *one = &run->works->all[i];
     double times = run->method.ckpt && one->forward && one->in_block ? 2 : 1;
-    gd_gpu_model_load(run->gpu, &one->work, run->value[GD_STACK_TRAFFIC],
+    gd_gpu_model_load(run->gpu, &one->work, traffic_of(run, one),
                       run->accumulation * times * one->count, &load);
   }
   double clock = gd_power_clock(&run->gpu->power, &load, seconds_at, &timing);

@@ -22,6 +22,7 @@ struct gd_stack_work {
   struct gd_work work;
   double count;
   bool forward, in_block;
+  bool scores; /* works on the scores of attention */
 };
 struct gd_stack_works {
   struct gd_stack_work *all;
@@ -46,6 +47,8 @@ struct gd_stack_run {
   double accumulation;
   double gradient_bytes; /* a parameter, as ranks sum them; 0: as the facts say */
   double value[GD_STACK_FITTED_COUNT];
+  double score_traffic; /* as value[GD_STACK_TRAFFIC], of what works on scores; 0: the same */
+  double links;         /* share of their rate that the links between GPUs reach; 0: all of it */
 };
 struct gd_stack_step {
   double seconds;

@@ -99,6 +99,12 @@ enum gd_status gd_accuracy_add_file(struct gd_accuracy *accuracy, const char *pa
 enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_store *store,
                                      struct gd_error *err) GD_MUST_USE;
 
+/* One trial, from `file`, which may be empty. It becomes the last one, unless it is neither
+   measured nor infeasible. */
+enum gd_status gd_accuracy_add_trial(struct gd_accuracy *accuracy, const char *file,
+                                     const struct gd_trial *trial,
+                                     struct gd_error *err) GD_MUST_USE;
+
 /* Throughput that others published, by fits that have not seen it; takes seconds. */
 enum gd_status gd_accuracy_add_published(struct gd_accuracy *accuracy,
                                          struct gd_error *err) GD_MUST_USE;

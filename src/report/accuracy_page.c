@@ -179,7 +179,7 @@ static enum gd_status trials_section(const struct gd_accuracy *a, struct gd_strb
                    "the\nsame with `--threads`, and without it assumes four CPUs a GPU for what is "
                    "offloaded.\nEach trial is predicted without what trials of its model taught, "
                    "and intervals are of 90 %: Student's, over as many\nmodels as there are, 10 % "
-                   "at least. A class without trials has -40 to +67 %.\n");
+                   "at least. A class without trials has x0.60 to x1.67.\n");
   GD_TRY(own_intervals(a, out, err));
   if (a->n_trials == 0)
     gd_strbuf_append(out, "\nThere are none.\n");

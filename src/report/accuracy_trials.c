@@ -164,8 +164,8 @@ static enum gd_status compare(struct gd_accuracy *a, const struct gd_trial *tria
   return GD_OK;
 }
 
-static enum gd_status add_trial(struct gd_accuracy *a, const char *file,
-                                const struct gd_trial *trial, struct gd_error *err) {
+enum gd_status gd_accuracy_add_trial(struct gd_accuracy *a, const char *file,
+                                     const struct gd_trial *trial, struct gd_error *err) {
   if (trial->status != GD_TRIAL_OK && trial->status != GD_TRIAL_INFEASIBLE)
     return GD_OK;
   if (!gd_vec_reserve((void **)&a->trials, &a->trials_capacity, a->n_trials + 1, sizeof *a->trials))
@@ -194,7 +194,7 @@ static enum gd_status add_run(void *user, const struct gd_run_record *run, struc
 /* --- from a store --------------------------------------------------------------------------- */
 
 static enum gd_status visit(void *user, const struct gd_store_row *row, struct gd_error *err) {
-  return add_trial(user, "", &row->trial, err);
+  return gd_accuracy_add_trial(user, "", &row->trial, err);
 }
 
 enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_store *store,
@@ -214,7 +214,7 @@ static enum gd_status add_rows(struct gd_accuracy *a, const struct gd_csv *csv, 
     bool superseded;
     GD_TRY(gd_record_read_csv(csv, row, &trial, NULL, &superseded, err));
     if (!superseded)
-      GD_TRY(add_trial(a, name ? name + 1 : path, &trial, err));
+      GD_TRY(gd_accuracy_add_trial(a, name ? name + 1 : path, &trial, err));
   }
   return GD_OK;
 }

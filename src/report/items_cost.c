@@ -54,7 +54,7 @@ static const struct gd_report_column part_columns[] = {{"Machine for", NULL, fal
 static void add_money(struct gd_report *report, struct gd_report_cell *cell, double usd) {
   char text[48];
   *cell = (struct gd_report_cell){
-      gd_report_print(report, "%s", gd_format_number(text, sizeof text, usd, 2)), usd, NULL};
+      gd_report_print(report, "%s", gd_format_number(text, sizeof text, usd, 2)), usd, NULL, NULL};
 }
 
 static enum gd_status parts_table(struct gd_report *report, bool servers, const char *name,
@@ -105,7 +105,7 @@ static enum gd_status machines_plot(struct gd_report *report, struct gd_error *e
       {.name = "rest of the machine", .y = rest, .count = GD_REPORT_CELLS},
       {.name = "GPUs", .y = gpus, .count = GD_REPORT_CELLS}};
   struct gd_plot plot = {.kind = GD_PLOT_STACKED,
-                         .title = "What a machine costs (Tables 5 to 7)",
+                         .title = "GPUs are most of what a machine with A100 or H100 costs",
                          .x_label = "machine",
                          .y_label = "USD",
                          .categories = names,
@@ -201,10 +201,10 @@ static enum gd_status cost_plot(struct gd_report *report, const struct scatter *
     GD_TRY(cost_series(report, scatter, g, &series[g], err));
   struct gd_plot plot = {
       .kind = GD_PLOT_SCATTER,
-      .title = gd_report_print(report, "%s and days: %s",
+      .title = gd_report_print(report, "%s against days%s",
                                scatter->cost == WHOLE_MACHINE ? "Price of the machine"
                                                               : "Cost of one run",
-                               gd_report_model_title(report, scatter->model)),
+                               scatter->predicted ? ", predicted" : ""),
       .x_label = scatter->cost == WHOLE_MACHINE ? "hardware USD" : "USD of one run",
       .y_label = "days",
       .series = series,
@@ -312,29 +312,6 @@ static enum gd_status options_paper(struct gd_report *report, struct gd_error *e
       table, err);
 }
 
-static enum gd_status options_measured(struct gd_report *report, struct gd_error *err) {
-  enum { MOST = 512 };
-  struct gd_report_table *table =
-      gd_report_table_new(&report->arena, option_columns, OPTION_COLUMNS, MOST);
-  if (!table)
-    return gd_report_no_memory(err);
-  for (int m = 0; m < report->measured.n_models; m++)
-    GD_TRY(add_options(report, report->measured.models[m], GD_TIMES_MEASURED, table, err));
-  if (table->n_rows == 0) {
-    gd_report_lacks(report, GD_REPORT_MEASURED,
-                    "no trials on GPUs that the catalogue has a price of; 'gpudays cost MODEL' "
-                    "compares all machines by estimated days");
-    return GD_OK;
-  }
-  return gd_report_add_table(
-      report,
-      &(struct gd_report_block){
-          "figure-7-measured", "What the measured runs cost, bought or rented.", GD_REPORT_MEASURED,
-          gd_report_print(report, "%s; prices of this program's catalogue",
-                          gd_report_measured_from(report))},
-      table, err);
-}
-
 /* --- the figures -------------------------------------------------------------------------------
  */
 
@@ -369,34 +346,97 @@ static enum gd_status figure_7(struct gd_report *report, struct gd_error *err) {
   }
   gd_report_pair(report, false);
   GD_TRY(options_paper(report, err));
-  GD_TRY(options_measured(report, err));
   gd_report_end(report);
   return GD_OK;
 }
 
+/* All models as small multiples, whose axes are the same. */
 static enum gd_status figure_all(struct gd_report *report, const char *number, enum cost cost,
-                                 const char *title, struct gd_error *err) {
-  gd_report_begin(report, gd_report_print(report, "figure-%s", number),
-                  gd_report_print(report, "Figure %s", number), title);
-  gd_report_pair(report, true);
-  for (int m = 0; m < report->paper.n_recipes; m++) {
-    const char *model = report->paper.recipes[m].model;
-    GD_TRY(cost_plot(report,
-                     &(struct scatter){gd_report_print(report, "figure-%s-%s", number, model),
-                                       gd_report_model_title(report, model), model, cost, false},
-                     err));
+                                 const char *title, const char *message, struct gd_error *err) {
+  enum { WIDTH = 900 };
+  int gpus = report->paper.n_gpus, count = report->paper.n_recipes;
+  struct gd_plot_panel *panels = gd_arena_alloc(&report->arena, (size_t)count, sizeof *panels);
+  if (!panels)
+    return gd_report_no_memory(err);
+  for (int m = 0; m < count; m++) {
+    struct scatter scatter = {.model = report->paper.recipes[m].model, .cost = cost};
+    struct gd_plot_series *series = gd_report_series(report, gpus);
+    if (!series)
+      return gd_report_no_memory(err);
+    for (int g = 0; g < gpus; g++)
+      GD_TRY(cost_series(report, &scatter, g, &series[g], err));
+    panels[m] = (struct gd_plot_panel){
+        .title = gd_report_model_title(report, scatter.model), .series = series, .n_series = gpus};
   }
-  gd_report_pair(report, false);
+  struct gd_plot plot = {.kind = GD_PLOT_SCATTER,
+                         .title = message,
+                         .x_label = cost == WHOLE_MACHINE ? "hardware USD, logarithmic"
+                                                          : "USD of one run, logarithmic",
+                         .y_label = "days, logarithmic",
+                         .width = WIDTH,
+                         .panels = panels,
+                         .n_panels = count,
+                         .shared_y = true,
+                         .joined = true,
+                         .log_x = true,
+                         .log_y = true};
+  const char *anchor = gd_report_print(report, "figure-%s", number);
+  gd_report_begin(report, anchor, gd_report_print(report, "Figure %s", number), title);
+  GD_TRY(gd_report_add_plot(
+      report,
+      &(struct gd_report_block){
+          gd_report_print(report, "figure-%s-paper", number),
+          "A line joins 1, 2, 4 and 8 of a GPU: more of them take fewer days, so 8 is its lowest "
+          "point. All axes are the same, so that models can be compared.",
+          GD_REPORT_PAPER, "Table 1 and Tables 5 to 7 of arXiv 2410.23261"},
+      &plot, err));
   gd_report_end(report);
   return GD_OK;
+}
+
+/* The GPU whose machines reach the lowest cost of a run, for most models. */
+static const char *cheapest_gpu(const struct gd_report *report, int *models) {
+  const struct gd_paper *paper = &report->paper;
+  int wins[GD_REPORT_GPUS] = {0}, most = 0;
+  for (int m = 0; m < paper->n_recipes; m++) {
+    double least = (double)INFINITY;
+    int best = -1;
+    for (int i = 0; i < GD_REPORT_CELLS; i++) {
+      const struct gd_paper_days *cell =
+          gd_report_paper_cell(report, GD_PAPER_OPTIMAL, paper->recipes[m].model, i);
+      const struct gd_paper_gpu *gpu = &paper->gpus[i / GD_REPORT_COUNTS];
+      double usd =
+          cell && cell->days > 0
+              ? machine_usd(report, gpu, gd_report_counts[i % GD_REPORT_COUNTS]) * cell->days
+              : (double)INFINITY;
+      if (usd < least) {
+        least = usd;
+        best = i / GD_REPORT_COUNTS;
+      }
+    }
+    if (best >= 0)
+      wins[best]++;
+  }
+  for (int g = 1; g < paper->n_gpus; g++)
+    if (wins[g] > wins[most])
+      most = g;
+  *models = wins[most];
+  return paper->gpus[most].title;
 }
 
 enum gd_status gd_report_items_cost(struct gd_report *report, struct gd_error *err) {
-  gd_report_chapter(report, "Cost");
+  int models;
+  const char *cheapest = cheapest_gpu(report, &models);
+  gd_report_chapter(report, "paper-cost", "Cost");
   GD_TRY(figure_7(report, err));
   GD_TRY(figure_all(report, "12", WHOLE_MACHINE, "Price of the machine against days, all models",
+                    "A dearer machine takes fewer days, of every model", err));
+  GD_TRY(figure_all(report, "13", ONE_EXPERIMENT, "Cost of one run against days, all models",
+                    gd_report_print(report,
+                                    "A run costs least on machines with the %s for %d of %d "
+                                    "models",
+                                    cheapest, models, report->paper.n_recipes),
                     err));
-  GD_TRY(figure_all(report, "13", ONE_EXPERIMENT, "Cost of one run against days, all models", err));
   GD_TRY(table_5(report, err));
   return tables_6_and_7(report, err);
 }

@@ -1,6 +1,6 @@
 /*
- * Training times: Tables 1 and 4, Figure 2 (speed-up over naive), Figure 6 (compute of the original
- * runs), and the table of all trials.
+ * Training times: Tables 1 and 4, Figure 2 (speed-up over naive), and Figure 6 (compute of the
+ * original runs).
  */
 #include <string.h>
 
@@ -45,12 +45,18 @@ const char **gd_report_grid_names(struct gd_report *report) {
   return names;
 }
 
+/* Days as a shade, a step for each factor of four from half a day on: the table is its own map. */
+const char *gd_report_shade(struct gd_report *report, double days, const char *more) {
+  int step = (int)floor(log(days / 0.5) / log(4)) + 1;
+  return gd_report_print(report, "d%d%s", step < 0 ? 0 : step > 6 ? 6 : step, more);
+}
+
 static void set_paper_cell(struct gd_report *report, const struct gd_paper_days *from,
                            struct gd_report_cell *cell) {
   if (!from)
     return;
   if (!(from->days > 0)) {
-    *cell = (struct gd_report_cell){"\xe2\x80\x94", (double)NAN, "none"};
+    *cell = (struct gd_report_cell){"\xe2\x80\x94", (double)NAN, "none", NULL};
     return;
   }
   bool wrong = from->share > 1, doubt = from->share > 0.8;
@@ -59,7 +65,7 @@ static void set_paper_cell(struct gd_report *report, const struct gd_paper_days 
                                : doubt ? "\xe2\x80\xa0"
                                        : "");
   cell->value = from->days;
-  cell->class_name = wrong ? "wrong" : doubt ? "doubt" : NULL;
+  cell->class_name = gd_report_shade(report, from->days, wrong ? " wrong" : doubt ? " doubt" : "");
 }
 
 static enum gd_status paper_grid(struct gd_report *report, enum gd_paper_table which,
@@ -81,107 +87,6 @@ static enum gd_status paper_grid(struct gd_report *report, enum gd_paper_table w
   return gd_report_add_table(report, block, table, err);
 }
 
-static double paper_days(const struct gd_report *report, const void *user, int model, int cell) {
-  const enum gd_paper_table *which = user;
-  const struct gd_paper_days *found =
-      gd_report_paper_cell(report, *which, report->paper.recipes[model].model, cell);
-  return found && found->days > 0 ? found->days : (double)NAN;
-}
-
-static enum gd_status paper_map(struct gd_report *report, enum gd_paper_table which,
-                                const struct gd_report_block *block, const char *title,
-                                struct gd_error *err) {
-  struct gd_report_map map = {.columns = gd_report_grid_names(report),
-                              .n_columns = GD_REPORT_CELLS,
-                              .value = paper_days,
-                              .user = &which,
-                              .look = {.title = title,
-                                       .y_label = "days, by number and kind of GPUs",
-                                       .log_y = true,
-                                       .empty_name = "infeasible"}};
-  return gd_report_add_map(report, block, &map, err);
-}
-
-/* --- measured ------------------------------------------------------------------------------ */
-
-static const struct gd_report_column measured_columns[] = {
-    {"Model", NULL, false},      {"Device", NULL, false},     {"Count", NULL, true},
-    {"Method", NULL, false},     {"Micro-batch", NULL, true}, {"Days", NULL, true},
-    {"95 % from", NULL, true},   {"to", NULL, true},          {"MFU, %", NULL, true},
-    {"Memory, GiB", NULL, true}, {"Measured", NULL, false},   {"Paper, days", NULL, true},
-};
-enum { MEASURED_COLUMNS = sizeof measured_columns / sizeof *measured_columns };
-
-/* What the paper says of that model on that many of that GPU. */
-static void set_paper_days(struct gd_report *report, struct gd_report_cell *cell,
-                           enum gd_paper_table which, const struct gd_report_trial *trial) {
-  const struct gd_paper_gpu *gpu = gd_report_paper_gpu(report, trial->device);
-  const struct gd_paper_days *days =
-      gpu ? gd_paper_find(&report->paper, which, trial->model, gpu->gpu, trial->ranks) : NULL;
-  if (days)
-    set_paper_cell(report, days, cell);
-}
-
-/* The paper's days are a column only where a device is one of its GPUs. */
-static struct gd_report_table *measured_table(struct gd_report *report, int rows) {
-  bool any = false;
-  for (int i = 0; i < report->measured.n_sites; i++)
-    any = any || gd_report_paper_gpu(report, report->measured.sites[i].device);
-  return gd_report_table_new(&report->arena, measured_columns, MEASURED_COLUMNS - !any, rows);
-}
-
-static void measured_row(struct gd_report *report, enum gd_paper_table which,
-                         const struct gd_report_trial *trial, struct gd_report_table *table) {
-  struct gd_report_cell *row = gd_report_table_row(table);
-  bool ok = trial->status == GD_TRIAL_OK;
-  row[0].text = gd_report_model_title(report, trial->model);
-  row[1].text = trial->device;
-  gd_report_set_count(report, &row[2], trial->ranks);
-  row[3].text = trial->method_name;
-  row[10].text = trial->date;
-  if (table->n_columns > 11)
-    set_paper_days(report, &row[11], which, trial);
-  if (trial->micro_batch > 0)
-    gd_report_set_count(report, &row[4], trial->micro_batch);
-  if (trial->peak_bytes > 0)
-    gd_report_set_digits(report, &row[9], (double)trial->peak_bytes / 0x1p30);
-  if (!ok) {
-    row[5] = (struct gd_report_cell){gd_trial_status_name(trial->status), (double)NAN, "none"};
-    return;
-  }
-  gd_report_set_days(report, &row[5], trial->days);
-  gd_report_set_days(report, &row[6], trial->days_low);
-  gd_report_set_days(report, &row[7], trial->days_high);
-  if (trial->mfu > 0)
-    gd_report_set_digits(report, &row[8], 100 * trial->mfu);
-}
-
-static enum gd_status measured_days(struct gd_report *report, enum gd_paper_table which,
-                                    const struct gd_report_block *block, struct gd_error *err) {
-  const struct gd_report_measured *measured = &report->measured;
-  struct gd_report_table *table = measured_table(report, measured->n_groups);
-  if (!table)
-    return gd_report_no_memory(err);
-  for (int i = 0; i < measured->n_groups; i++) {
-    const struct gd_report_group *group = &measured->groups[i];
-    const struct gd_report_trial *trial = which == GD_PAPER_NAIVE ? group->naive : group->best;
-    if (!trial && which == GD_PAPER_OPTIMAL && group->count > 0)
-      trial = group->free_lunch; /* infeasible, or failed: that is the answer */
-    if (trial)
-      measured_row(report, which, trial, table);
-  }
-  if (table->n_rows == 0) {
-    gd_report_lacks(report, GD_REPORT_MEASURED,
-                    which == GD_PAPER_NAIVE
-                        ? "no naive trials in this store; 'gpudays bench MODEL --methods naive' "
-                          "measures one"
-                        : "no trials in this store; 'gpudays bench MODEL --methods all' measures "
-                          "the search space");
-    return GD_OK;
-  }
-  return gd_report_add_table(report, block, table, err);
-}
-
 static const char doubtful[] =
     "\xe2\x80\xa0 and \xe2\x80\xa1 mark times that would need more than 80 % and more than 100 % "
     "of "
@@ -198,18 +103,6 @@ static enum gd_status table_1(struct gd_report *report, struct gd_error *err) {
                                 "combinations of methods.",
                                 GD_REPORT_PAPER, "arXiv 2410.23261, Table 1, 2024-10-30"},
       err));
-  GD_TRY(
-      paper_map(report, GD_PAPER_OPTIMAL,
-                &(struct gd_report_block){"table-1-map",
-                                          "The same as colours: darker is longer, "
-                                          "on a logarithmic scale.",
-                                          GD_REPORT_PAPER, "arXiv 2410.23261, Table 1, 2024-10-30"},
-                "Days to train with the best settings (Table 1)", err));
-  GD_TRY(measured_days(report, GD_PAPER_OPTIMAL,
-                       &(struct gd_report_block){
-                           "table-1-measured", "The best trial of each model, device and count.",
-                           GD_REPORT_MEASURED, gd_report_measured_from(report)},
-                       err));
   GD_TRY(gd_report_predicted_days(report, GD_PAPER_OPTIMAL, err));
   gd_report_end(report);
   return GD_OK;
@@ -224,15 +117,6 @@ static enum gd_status table_4(struct gd_report *report, struct gd_error *err) {
                                               GD_REPORT_PAPER,
                                               "arXiv 2410.23261, Table 4 (Appendix G), 2024-10-30"},
                     err));
-  GD_TRY(paper_map(report, GD_PAPER_NAIVE,
-                   &(struct gd_report_block){"table-4-map", "The same as colours.", GD_REPORT_PAPER,
-                                             "arXiv 2410.23261, Table 4 (Appendix G), 2024-10-30"},
-                   "Days to train with naive settings (Table 4)", err));
-  GD_TRY(measured_days(report, GD_PAPER_NAIVE,
-                       &(struct gd_report_block){
-                           "table-4-measured", "The naive trial of each model, device and count.",
-                           GD_REPORT_MEASURED, gd_report_measured_from(report)},
-                       err));
   GD_TRY(gd_report_predicted_days(report, GD_PAPER_NAIVE, err));
   gd_report_end(report);
   return GD_OK;
@@ -307,7 +191,10 @@ static enum gd_status figure_2_paper(struct gd_report *report, struct gd_error *
   struct gd_plot_series series[] = {series_of(&means[0], "best settings (Table 1)", FIGURE_2_BARS),
                                     series_of(&means[1], "analytic (Sec. 3.1)", FIGURE_2_BARS)};
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = "Speed-up over naive settings, Pythia (Figure 2)",
+                         .title = gd_report_print(report,
+                                                  "The best settings train Pythia %.1f times as "
+                                                  "fast as naive ones",
+                                                  means[0].y[GD_REPORT_GPUS]),
                          .x_label = "GPU",
                          .y_label = "times as fast as naive",
                          .categories = names,
@@ -354,7 +241,9 @@ static enum gd_status figure_2_predicted(struct gd_report *report, struct gd_err
   }
   struct gd_plot_series series = series_of(&means, "best settings", FIGURE_2_BARS);
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = "Speed-up over naive settings, Pythia, predicted",
+                         .title =
+                             gd_report_print(report, "This engine is predicted to gain %.1f times",
+                                             means.y[GD_REPORT_GPUS]),
                          .x_label = "GPU",
                          .y_label = "times as fast as naive",
                          .categories = names,
@@ -414,16 +303,11 @@ static enum gd_status figure_2_measured(struct gd_report *report, struct gd_erro
   if (!names || !new_means(report, &means, report->measured.n_groups))
     return gd_report_no_memory(err);
   int bars = measured_speedups(report, &means, names);
-  if (bars == 0) {
-    gd_report_lacks(
-        report, GD_REPORT_MEASURED,
-        "no model has both a naive and another trial on the same device; 'gpudays bench "
-        "MODEL --methods naive,free-lunch' measures both");
+  if (bars == 0)
     return GD_OK;
-  }
   struct gd_plot_series series = series_of(&means, "best settings", bars);
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = "Speed-up over naive settings, measured",
+                         .title = "What the best settings gained here",
                          .x_label = "model",
                          .y_label = "times as fast as naive",
                          .categories = names,
@@ -543,7 +427,10 @@ static enum gd_status figure_6(struct gd_report *report, struct gd_error *err) {
       {.name = "8 A100, best settings", .y = all.after, .count = count},
       {.name = "measured here, best", .y = all.here, .count = count}};
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = "GPU-days of the original runs, and now (Figure 6)",
+                         .title = gd_report_print(report,
+                                                  "The original runs took %.1f times the GPU-days "
+                                                  "of 8 A100 today",
+                                                  mean.mean),
                          .x_label = "model",
                          .y_label = "GPU-days (TPU core days of ViT), logarithmic",
                          .categories = all.names,
@@ -560,53 +447,40 @@ static enum gd_status figure_6(struct gd_report *report, struct gd_error *err) {
   return GD_OK;
 }
 
-/* --- all trials ---------------------------------------------------------------------------- */
+/* --- in short ------------------------------------------------------------------------------ */
 
-enum gd_status gd_report_trials(struct gd_report *report, struct gd_error *err) {
-  const struct gd_report_measured *measured = &report->measured;
-  gd_report_begin(report, "store", "Store", "Every trial in this report");
-  if (measured->other_recipes > 0)
-    gd_report_text(report,
-                   gd_report_print(report,
-                                   "%d trial%s of other recipes (batch, length or steps "
-                                   "that are not the preset's) %s left out.",
-                                   measured->other_recipes, measured->other_recipes == 1 ? "" : "s",
-                                   measured->other_recipes == 1 ? "is" : "are"));
-  if (measured->limited > 0)
-    gd_report_text(report, gd_report_print(report,
-                                           "%d infeasible trial%s within a limit that was set "
-                                           "(--device-memory, --host-memory) %s left out: the "
-                                           "device has more.",
-                                           measured->limited, measured->limited == 1 ? "" : "s",
-                                           measured->limited == 1 ? "is" : "are"));
-  if (measured->n_trials == 0) {
-    gd_report_lacks(report, GD_REPORT_MEASURED,
-                    "this store has no trials yet; 'gpudays bench MODEL --methods all' measures "
-                    "some, 'gpudays results load FILE' adds those of another lab");
-    gd_report_end(report);
-    return GD_OK;
+/* What Tables 1 and 4 say together, and what of it cannot be. */
+static void paper_facts(struct gd_report *report) {
+  double ratios = 0;
+  int feasible = 0, beyond = 0, pairs = 0;
+  for (int i = 0; i < report->paper.n_days; i++) {
+    const struct gd_paper_days *cell = &report->paper.days[i];
+    if (cell->table != GD_PAPER_OPTIMAL || !(cell->days > 0))
+      continue;
+    const struct gd_paper_days *naive =
+        gd_paper_find(&report->paper, GD_PAPER_NAIVE, cell->model, cell->gpu, cell->count);
+    feasible++;
+    beyond += cell->share > 1;
+    if (naive && naive->days > 0) {
+      ratios += naive->days / cell->days;
+      pairs++;
+    }
   }
-  struct gd_report_table *table = measured_table(report, measured->n_trials);
-  if (!table)
-    return gd_report_no_memory(err);
-  for (int i = 0; i < measured->n_trials; i++)
-    measured_row(report, measured->trials[i].naive ? GD_PAPER_NAIVE : GD_PAPER_OPTIMAL,
-                 &measured->trials[i], table);
-  GD_TRY(gd_report_add_table(
-      report,
-      &(struct gd_report_block){"trials",
-                                "Finished trials; the paper's days are those of the same "
-                                "model, GPU and count, naive or best. MFU is a share of the peak "
-                                "that the GEMMs run at: of fp32 models on a GPU that is fp32's "
-                                "for naive and TF32's for free-lunch.",
-                                GD_REPORT_MEASURED, gd_report_measured_from(report)},
-      table, err));
-  gd_report_end(report);
-  return GD_OK;
+  gd_report_text(report,
+                 gd_report_print(
+                     report,
+                     "Every table and figure of \xe2\x80\x9c$100K or 100 Days\xe2\x80\x9d (arXiv "
+                     "2410.23261), next to what this program predicts and, where this store has "
+                     "the trials for it, what was measured here. With the best settings the "
+                     "paper's models train %.1f times as fast as with naive ones, on average over "
+                     "%d cells where both are feasible; %d of the %d times of Table 1 would need "
+                     "more than the GPUs' peak by the paper's own FLOPs and peaks, and are marked.",
+                     ratios / (pairs > 0 ? pairs : 1), pairs, beyond, feasible));
 }
 
 enum gd_status gd_report_items_days(struct gd_report *report, struct gd_error *err) {
-  gd_report_chapter(report, "Training time");
+  paper_facts(report);
+  gd_report_chapter(report, "paper-days", "Training time");
   GD_TRY(table_1(report, err));
   GD_TRY(table_4(report, err));
   GD_TRY(figure_2(report, err));

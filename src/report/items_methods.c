@@ -122,7 +122,7 @@ static enum gd_status predicted_grid(struct gd_report *report, struct gd_error *
                               .n_columns = report->paper.n_gpus,
                               .pythia_only = true,
                               .value = predicted_class,
-                              .look = {.title = "Feasible Pythia models and GPUs, planned",
+                              .look = {.title = "What this engine fits, planned",
                                        .classes = classes_3,
                                        .n_classes = 2,
                                        .ordered = true,
@@ -192,19 +192,15 @@ static enum gd_status measured_map(struct gd_report *report,
 
 static enum gd_status measured_grid(struct gd_report *report, const char *name,
                                     struct gd_error *err) {
-  struct gd_plot plot = {.title = "What could be trained, measured",
+  struct gd_plot plot = {.title = "What could be trained here",
                          .classes = classes_measured,
                          .n_classes = 4,
                          .ordered = true,
                          .empty_name = "not measured"};
   bool any = false;
   GD_TRY(measured_map(report, measured_class, &plot, &any, err));
-  if (!any) {
-    gd_report_lacks(report, GD_REPORT_MEASURED,
-                    "no trials in this store; 'gpudays bench MODEL --methods naive,all' says what "
-                    "is feasible here");
+  if (!any)
     return GD_OK;
-  }
   return gd_report_add_plot(report,
                             &(struct gd_report_block){name,
                                                       "The same of this store: models over "
@@ -218,7 +214,7 @@ static enum gd_status figure_3(struct gd_report *report, struct gd_error *err) {
   gd_report_begin(report, "figure-3", "Figure 3", "Which Pythia models can be trained at all");
   gd_report_pair(report, true);
   GD_TRY(paper_grid(report,
-                    &(struct grid){"figure-3-paper", "Feasible Pythia models and GPUs (Figure 3)",
+                    &(struct grid){"figure-3-paper", "Efficient methods make every pair feasible",
                                    "Pythia on 2, 4 or 8 GPUs: 9 of 20 pairs are infeasible with "
                                    "naive settings, none with the best ones.",
                                    SEVERAL_GPUS, true, false},
@@ -287,36 +283,32 @@ static enum gd_status figure_10(struct gd_report *report, struct gd_error *err) 
               "of its memory.");
   gd_report_pair(report, true);
   GD_TRY(paper_grid(report,
-                    &(struct grid){"figure-10-paper-1", "Feasible methods on one GPU (Figure 10)",
-                                   "On one GPU.", ONE_GPU, false, false},
+                    &(struct grid){"figure-10-paper-1", "Paper: one GPU",
+                                   "What the best choice was.", ONE_GPU, false, false},
                     err));
   GD_TRY(paper_grid(report,
-                    &(struct grid){"figure-10-paper-several",
-                                   "Feasible methods on 2, 4 or 8 GPUs (Figure 10)",
-                                   "On 2, 4 or 8 GPUs.", SEVERAL_GPUS, false, false},
+                    &(struct grid){"figure-10-paper-several", "Paper: 2, 4 or 8 GPUs",
+                                   "What the best choice was.", SEVERAL_GPUS, false, false},
                     err));
   GD_TRY(planned_grid(report,
-                      &(struct grid){"figure-10-predicted-1",
-                                     "What fits on one GPU, planned (Figure 10)",
-                                     "This program's engine on one GPU.", ONE_GPU, false, false},
+                      &(struct grid){"figure-10-predicted-1", "This engine: one GPU",
+                                     "What its plans fit into.", ONE_GPU, false, false},
                       err));
   GD_TRY(planned_grid(report,
-                      &(struct grid){"figure-10-predicted-several",
-                                     "What fits on 2, 4 or 8 GPUs, planned (Figure 10)",
-                                     "This program's engine on 2, 4 or 8 GPUs.", SEVERAL_GPUS,
-                                     false, false},
+                      &(struct grid){"figure-10-predicted-several", "This engine: 2, 4 or 8 GPUs",
+                                     "What its plans fit into.", SEVERAL_GPUS, false, false},
                       err));
   GD_TRY(planned_grid(report,
                       &(struct grid){.name = "figure-10-stack-1",
-                                     .title = "What fits on one GPU in PyTorch (Figure 10)",
-                                     .caption = "The paper's software on one GPU.",
+                                     .title = "PyTorch: one GPU",
+                                     .caption = "By a model of its memory.",
                                      .counts = ONE_GPU,
                                      .stack = true},
                       err));
   GD_TRY(planned_grid(report,
                       &(struct grid){.name = "figure-10-stack-several",
-                                     .title = "What fits on 2, 4 or 8 GPUs in PyTorch (Figure 10)",
-                                     .caption = "The paper's software on 2, 4 or 8 GPUs.",
+                                     .title = "PyTorch: 2, 4 or 8 GPUs",
+                                     .caption = "By a model of its memory.",
                                      .counts = SEVERAL_GPUS,
                                      .stack = true},
                       err));
@@ -351,6 +343,21 @@ static double predicted_gain(const struct gd_report *report, const void *user, i
   return percent_less(saving->days, lunch->days);
 }
 
+static const char *predicted_gain_title(struct gd_report *report, const bool *stack,
+                                        bool pythia_only) {
+  int gains = 0, count = 0;
+  for (int m = 0; m < report->paper.n_recipes; m++)
+    for (int i = 0; i < GD_REPORT_CELLS; i++) {
+      if (pythia_only && strcmp(report->paper.recipes[m].family, "Pythia") != 0)
+        continue;
+      double gain = predicted_gain(report, stack, m, i);
+      gains += gain > 0;
+      count += isfinite(gain) != 0;
+    }
+  return gd_report_print(report, "Predicted: %s gains from saving memory in %d of %d cases",
+                         *stack ? "PyTorch" : "this engine", gains, count);
+}
+
 static const char *predicted_from(bool stack) {
   return stack
              ? "a model of the paper's software, of a GPU that its fit has not seen; Table 1 says "
@@ -371,9 +378,7 @@ static enum gd_status figure_gain_predicted(struct gd_report *report, const char
       .pythia_only = strcmp(number, "4") == 0,
       .value = predicted_gain,
       .user = &stack,
-      .look = {.title =
-                   gd_report_print(report, "Time saved by memory-saving methods, %s (Figure %s)",
-                                   stack ? "predicted for PyTorch" : "predicted", number),
+      .look = {.title = predicted_gain_title(report, &stack, strcmp(number, "4") == 0),
                .y_label = "% less time than free-lunch alone (negative: more)",
                .diverging = true,
                .empty_name = "free-lunch alone does not fit"}};
@@ -389,13 +394,24 @@ static enum gd_status figure_gain_predicted(struct gd_report *report, const char
       &map, err);
 }
 
+/* In how many of the cells saving memory saves time. */
+static const char *gain_title(struct gd_report *report, const struct gd_plot *plot,
+                              const char *whose) {
+  int gains = 0, count = 0;
+  for (int s = 0; s < plot->n_series; s++)
+    for (int i = 0; i < plot->series[s].count; i++) {
+      gains += plot->series[s].y[i] > 0;
+      count += isfinite(plot->series[s].y[i]) != 0;
+    }
+  return gd_report_print(report, "Saving memory saves time in %d of %d cases%s", gains, count,
+                         whose);
+}
+
 static enum gd_status figure_gain(struct gd_report *report, const char *number, const char *title,
                                   const char *about, struct gd_error *err) {
-  struct gd_plot plot = {
-      .title = gd_report_print(report, "Time saved by memory-saving methods (Figure %s)", number),
-      .y_label = "% less time than free-lunch alone (negative: more)",
-      .diverging = true,
-      .empty_name = "one of the two was not measured, or is infeasible"};
+  struct gd_plot plot = {.y_label = "% less time than free-lunch alone (negative: more)",
+                         .diverging = true,
+                         .empty_name = "one of the two was not measured, or is infeasible"};
   bool any = false;
   gd_report_begin(report, gd_report_print(report, "figure-%s", number),
                   gd_report_print(report, "Figure %s", number), title);
@@ -403,6 +419,7 @@ static enum gd_status figure_gain(struct gd_report *report, const char *number, 
   if (strcmp(number, "4") == 0)
     GD_TRY(gd_report_add_statements(report, "figure-4-paper", "Figure 4", err));
   GD_TRY(measured_map(report, saving_gain, &plot, &any, err));
+  plot.title = gain_title(report, &plot, " measured here");
   if (any)
     GD_TRY(gd_report_add_plot(
         report,
@@ -411,11 +428,6 @@ static enum gd_status figure_gain(struct gd_report *report, const char *number, 
                                   "trial of the same model, device and count.",
                                   GD_REPORT_MEASURED, gd_report_measured_from(report)},
         &plot, err));
-  else
-    gd_report_lacks(
-        report, GD_REPORT_MEASURED,
-        "no model has both a free-lunch and a memory-saving trial; 'gpudays bench MODEL "
-        "--methods all' measures them");
   GD_TRY(figure_gain_predicted(report, number, false, err));
   GD_TRY(figure_gain_predicted(report, number, true, err));
   gd_report_end(report);
@@ -471,14 +483,17 @@ static void relative_speeds(const struct gd_report_spread *spreads, int count, d
 }
 
 static enum gd_status add_speeds(struct gd_report *report, const struct gd_report_block *block,
-                                 const char *title, const struct gd_report_spread *spreads,
+                                 const char *whose, const struct gd_report_spread *spreads,
                                  int count, struct gd_error *err) {
   double means[RELATIVES], low[RELATIVES], high[RELATIVES];
   relative_speeds(spreads, count, means, low, high);
   struct gd_plot_series series = {
       .name = "speed", .y = means, .low = low, .high = high, .count = RELATIVES};
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = title,
+                         .title = gd_report_print(report,
+                                                  "The best choice is %.2f times as fast as the "
+                                                  "median one%s",
+                                                  means[0], whose ? whose : ""),
                          .x_label = "choice",
                          .y_label = "speed, relative to the median choice",
                          .categories = relative_names,
@@ -493,12 +508,8 @@ static enum gd_status figure_5_measured(struct gd_report *report, struct gd_erro
   const struct gd_report_spread *spreads = measured_spreads(report, &count);
   if (!spreads)
     return gd_report_no_memory(err);
-  if (count == 0) {
-    gd_report_lacks(report, GD_REPORT_MEASURED,
-                    "no model has a free-lunch and three memory-saving trials on one device; "
-                    "'gpudays bench MODEL --methods all' measures them");
+  if (count == 0)
     return GD_OK;
-  }
   return add_speeds(
       report,
       &(struct gd_report_block){
@@ -509,7 +520,7 @@ static enum gd_status figure_5_measured(struct gd_report *report, struct gd_erro
               "alone was measured too.",
               count, count == 1 ? "" : "s"),
           GD_REPORT_MEASURED, gd_report_measured_from(report)},
-      "Speed among combinations of memory-saving methods (Figure 5)", spreads, count, err);
+      NULL, spreads, count, err);
 }
 
 static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
@@ -527,22 +538,20 @@ static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
                             "the paper's GPUs, %d combinations, all methods of the search space.",
                             GD_REPORT_SPREAD_GPUS, predicted->n_spreads),
             GD_REPORT_PREDICTED, predicted_from(false)},
-        "Speed among memory-saving methods, predicted (Figure 5)", predicted->spreads,
-        predicted->n_spreads, err));
+        ", predicted", predicted->spreads, predicted->n_spreads, err));
   if (predicted->known && predicted->n_stack_spreads > 0)
-    GD_TRY(
-        add_speeds(report,
-                   &(struct gd_report_block){
-                       "figure-5-stack",
-                       gd_report_print(
-                           report,
-                           "Predicted, not measured: the paper's software, mean over Pythia on 2, "
-                           "4 and 8 of the paper's GPUs, %d combinations in which free-lunch alone "
-                           "fits.",
-                           predicted->n_stack_spreads),
-                       GD_REPORT_PREDICTED, predicted_from(true)},
-                   "Speed among memory-saving methods, predicted for PyTorch (Figure 5)",
-                   predicted->stack_spreads, predicted->n_stack_spreads, err));
+    GD_TRY(add_speeds(
+        report,
+        &(struct gd_report_block){
+            "figure-5-stack",
+            gd_report_print(
+                report,
+                "Predicted, not measured: the paper's software, mean over Pythia on 2, "
+                "4 and 8 of the paper's GPUs, %d combinations in which free-lunch alone "
+                "fits.",
+                predicted->n_stack_spreads),
+            GD_REPORT_PREDICTED, predicted_from(true)},
+        ", predicted for PyTorch", predicted->stack_spreads, predicted->n_stack_spreads, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -622,6 +631,17 @@ static const char *setting_label(struct gd_report *report, const struct gd_paper
                      : NULL;
 }
 
+static const char *shard_title(struct gd_report *report) {
+  int sharded = 0, count = 0;
+  for (int i = 0; i < report->paper.n_settings; i++)
+    if (report->paper.settings[i].count > 1) {
+      sharded += report->paper.settings[i].sharding[0] != '\0';
+      count++;
+    }
+  return gd_report_print(report, "On several GPUs the best settings shard in %d of %d cells",
+                         sharded, count);
+}
+
 static enum gd_status settings_map(struct gd_report *report, struct gd_error *err) {
   const struct gd_paper *paper = &report->paper;
   struct gd_plot_series *series = gd_report_series(report, paper->n_recipes);
@@ -647,7 +667,7 @@ static enum gd_status settings_map(struct gd_report *report, struct gd_error *er
                                 .count = GD_REPORT_CELLS};
   }
   struct gd_plot plot = {.kind = GD_PLOT_CELLS,
-                         .title = "The best methods (Appendix J)",
+                         .title = shard_title(report),
                          .categories = columns,
                          .n_categories = GD_REPORT_CELLS,
                          .series = series,
@@ -666,53 +686,9 @@ static enum gd_status settings_map(struct gd_report *report, struct gd_error *er
       &plot, err);
 }
 
-static const struct gd_report_column best_columns[] = {
-    {"Model", NULL, false},      {"Device", NULL, false},        {"Count", NULL, true},
-    {"Free lunch", NULL, false}, {"Checkpointing", NULL, false}, {"Sharding", NULL, false},
-    {"Offloading", NULL, false}, {"Micro-batch", NULL, true},    {"Accumulation", NULL, true},
-    {"Days", NULL, true},
-};
-enum { BEST_COLUMNS = sizeof best_columns / sizeof *best_columns };
-
-static enum gd_status settings_measured(struct gd_report *report, struct gd_error *err) {
-  const struct gd_report_measured *measured = &report->measured;
-  struct gd_report_table *table =
-      gd_report_table_new(&report->arena, best_columns, BEST_COLUMNS, measured->n_groups);
-  if (!table)
-    return gd_report_no_memory(err);
-  for (int g = 0; g < measured->n_groups; g++) {
-    const struct gd_report_trial *best = measured->groups[g].best;
-    if (!best)
-      continue;
-    struct gd_report_cell *row = gd_report_table_row(table);
-    row[0].text = gd_report_model_title(report, best->model);
-    row[1].text = best->device;
-    gd_report_set_count(report, &row[2], best->ranks);
-    row[3].text = yes_no(gd_method_is_free_lunch(&best->method));
-    row[4].text = yes_no(best->method.ckpt);
-    row[5].text = sharding_title(gd_sharding_name(best->method.sharding));
-    row[6].text = yes_no(best->method.offload);
-    gd_report_set_count(report, &row[7], best->micro_batch);
-    gd_report_set_count(report, &row[8], best->accumulation);
-    gd_report_set_days(report, &row[9], best->days);
-  }
-  if (table->n_rows == 0) {
-    gd_report_lacks(report, GD_REPORT_MEASURED,
-                    "no good trials in this store; 'gpudays bench MODEL --methods all' finds the "
-                    "best settings of this machine");
-    return GD_OK;
-  }
-  return gd_report_add_table(
-      report,
-      &(struct gd_report_block){"appendix-j-measured", "The best settings that were measured.",
-                                GD_REPORT_MEASURED, gd_report_measured_from(report)},
-      table, err);
-}
-
 static enum gd_status appendix_j(struct gd_report *report, struct gd_error *err) {
   gd_report_begin(report, "appendix-j", "Appendix J", "The best settings");
   GD_TRY(settings_map(report, err));
-  GD_TRY(settings_measured(report, err));
   gd_report_fold(report, "All settings of the paper");
   GD_TRY(settings_table(report, err));
   gd_report_fold(report, NULL);
@@ -721,7 +697,7 @@ static enum gd_status appendix_j(struct gd_report *report, struct gd_error *err)
 }
 
 enum gd_status gd_report_items_methods(struct gd_report *report, struct gd_error *err) {
-  gd_report_chapter(report, "Methods");
+  gd_report_chapter(report, "paper-methods", "Methods");
   GD_TRY(figure_3(report, err));
   GD_TRY(figure_gain(report, "4", "Memory-saving methods can also save time",
                      "Memory that is saved may be spent on larger micro-batches. The paper gives "

@@ -14,9 +14,11 @@ struct part {
 static void set_cell(struct gd_report *report, const struct gd_report_prediction *from,
                      struct gd_report_cell *cell) {
   if (from->state == GD_REPORT_INFEASIBLE)
-    *cell = (struct gd_report_cell){"\xe2\x80\x94", (double)NAN, "none"};
-  else if (from->state == GD_REPORT_KNOWN)
+    *cell = (struct gd_report_cell){"\xe2\x80\x94", (double)NAN, "none", NULL};
+  else if (from->state == GD_REPORT_KNOWN) {
     gd_report_set_days(report, cell, from->days);
+    cell->class_name = gd_report_shade(report, from->days, "");
+  }
 }
 
 static enum gd_status grid(struct gd_report *report, const struct part *part,
@@ -89,8 +91,8 @@ static enum gd_status differences(struct gd_report *report, const struct part *p
       .n_columns = GD_REPORT_CELLS,
       .value = difference,
       .user = part,
-      .look = {.title = gd_report_print(report, "Predicted against the paper's days (Table %s)",
-                                        part->number),
+      .look = {.title = gd_report_print(
+                   report, "The paper's software, predicted, against its Table %s", part->number),
                .y_label = "% longer than in the paper (negative: shorter)",
                .diverging = true,
                .empty_name = "infeasible in the paper, or predicted so"}};
@@ -101,6 +103,7 @@ static enum gd_status engine(struct gd_report *report, const struct part *part,
                              struct gd_error *err) {
   bool naive = part->which == GD_PAPER_NAIVE;
   const char *from = "simulation of this program's plans; what each GPU's rests on is below";
+  gd_report_fold(report, "This program's engine, predicted for the same GPUs");
   GD_TRY(grid(
       report, part,
       &(struct gd_report_block){
@@ -112,7 +115,6 @@ static enum gd_status engine(struct gd_report *report, const struct part *part,
                   "intervals names the method of each; 'gpudays plan' ranks all 22.",
           GD_REPORT_PREDICTED, from},
       err));
-  gd_report_fold(report, "Every prediction with its interval");
   for (int g = 0; g < GD_REPORT_GPUS; g++)
     if (report->predicted.basis[g])
       gd_report_text(report, report->predicted.basis[g]);

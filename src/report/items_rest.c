@@ -98,8 +98,8 @@ static enum gd_status table_3(struct gd_report *report, const struct gd_report_p
       report,
       &(struct gd_report_block){"table-3-parameters", "Parameters by the paper and as counted.",
                                 GD_REPORT_PAPER, "arXiv 2410.23261, Table 3; " COUNTED},
-      "Parameters (Table 3)", "million parameters, logarithmic", names, paper, here, "counted here",
-      count, err));
+      "Presets have the parameters of the paper's models", "million parameters, logarithmic", names,
+      paper, here, "counted here", count, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -124,7 +124,7 @@ static void set_power(struct gd_report *report, struct gd_report_cell *cell, dou
   snprintf(text, sizeof text, "%.2e", value);
   if ((plus = strchr(text, '+'))) /* "2.90e20" */
     memmove(plus, plus + 1, strlen(plus));
-  *cell = (struct gd_report_cell){gd_report_print(report, "%s", text), value, NULL};
+  *cell = (struct gd_report_cell){gd_report_print(report, "%s", text), value, NULL, NULL};
 }
 
 static enum gd_status figure_9a(struct gd_report *report, const struct gd_report_preset *ours,
@@ -152,8 +152,9 @@ static enum gd_status figure_9a(struct gd_report *report, const struct gd_report
   return bars_of_two(report,
                      &(struct gd_report_block){"figure-9a", "The same, as bars.", GD_REPORT_PAPER,
                                                "arXiv 2410.23261, Figure 9 (a); " COUNTED},
-                     "Training FLOPs (Figure 9 a)", "FLOPs of the run, logarithmic", names, paper,
-                     here, "counted here", count, err);
+                     "FLOPs of the runs: the paper's and as counted",
+                     "FLOPs of the run, logarithmic", names, paper, here, "counted here", count,
+                     err);
 }
 
 static enum gd_status figure_9b(struct gd_report *report, struct gd_error *err) {
@@ -180,7 +181,7 @@ static enum gd_status figure_9b(struct gd_report *report, struct gd_error *err) 
   struct gd_plot_series series[] = {{.name = "paper", .y = peaks, .count = count},
                                     {.name = "data sheet", .y = sheets, .count = count}};
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = "16-bit throughput of a GPU (Figure 9 b)",
+                         .title = "Peaks of 16-bit GEMMs: the paper's and of data sheets",
                          .x_label = "GPU",
                          .y_label = "TFLOP/s",
                          .categories = names,
@@ -215,7 +216,7 @@ static enum gd_status models_and_gpus(struct gd_report *report, struct gd_error 
     GD_TRY(gd_report_count_preset(report->paper.recipes[i].model, &ours[i], err));
     names[i] = gd_report_model_title(report, report->paper.recipes[i].model);
   }
-  gd_report_chapter(report, "Models and GPUs");
+  gd_report_chapter(report, "paper-models", "Models and GPUs");
   GD_TRY(table_3(report, ours, names, err));
   gd_report_begin(report, "figure-9", "Figure 9", "Compute of models, peaks of GPUs (Appendix E)");
   GD_TRY(figure_9a(report, ours, names, err));
@@ -255,14 +256,17 @@ static enum gd_status figure_8_plot(struct gd_report *report, struct gd_error *e
     }
   }
   struct gd_plot_series series = {.name = "%", .y = values, .count = count};
-  struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = "What the survey found (Figure 8, as stated in the text)",
-                         .x_label = "respondents who",
-                         .y_label = "% of 50 respondents",
-                         .categories = names,
-                         .n_categories = count,
-                         .series = &series,
-                         .n_series = 1};
+  struct gd_plot plot = {
+      .kind = GD_PLOT_BARS,
+      .title = count > 0
+                   ? gd_report_print(report, "%.0f %% of the respondents: %s", values[0], names[0])
+                   : "What the survey found",
+      .x_label = "respondents who",
+      .y_label = "% of 50 respondents",
+      .categories = names,
+      .n_categories = count,
+      .series = &series,
+      .n_series = 1};
   return gd_report_add_plot(
       report,
       &(struct gd_report_block){"figure-8-stated", "Shares that the text states.", GD_REPORT_PAPER,
@@ -294,7 +298,7 @@ static enum gd_status add_answers(struct gd_report *report, const struct gd_surv
 static enum gd_status survey_sections(struct gd_report *report, const struct gd_survey *answers,
                                       const struct gd_survey_figure *figures, int count,
                                       struct gd_error *err) {
-  gd_report_chapter(report, "Survey");
+  gd_report_chapter(report, "paper-survey", "Survey");
   gd_report_begin(report, "figure-1", "Figure 1", "How long GPUs of data centers can be used");
   gd_report_text(report, "The answers behind this figure are not in the paper's text. What it "
                          "states of them follows; 'gpudays report --survey FILE.csv' draws the "
@@ -312,8 +316,6 @@ static enum gd_status survey_sections(struct gd_report *report, const struct gd_
 
 enum gd_status gd_report_items_rest(struct gd_report *report, struct gd_error *err) {
   GD_TRY(models_and_gpus(report, err));
-  GD_TRY(survey_sections(report, &report->answers, report->answer_figures, report->n_answer_figures,
-                         err));
-  gd_report_chapter(report, "This store");
-  return gd_report_trials(report, err);
+  return survey_sections(report, &report->answers, report->answer_figures, report->n_answer_figures,
+                         err);
 }

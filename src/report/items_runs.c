@@ -1,7 +1,7 @@
 /*
- * Runs of `gpudays train`: a table of them, their losses together, and the curves of each: loss and
- * evaluation, throughput, learning rate, skipped updates, and the step time against what the run
- * was expected. Read from their folders; nothing of it is in the store.
+ * Runs of `gpudays train`: a table of them, the losses of those that changed last together, and the
+ * curves of each: loss and evaluation, throughput, learning rate, skipped updates, and the step
+ * time against what the run was expected. Read from their folders; nothing of it is in the store.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "train/run_view.h"
 
 enum {
-  POINTS = 300,   /* of a curve: what shares one is shown by its mean, of step times the median */
-  TOGETHER = 8,   /* runs in a figure of losses; there are as many figures as that takes */
-  IN_CURVES = 24, /* runs that have figures of their own: those that changed last */
+  POINTS = 300, /* of a curve: what shares one is shown by its mean, of step times the median */
+  ON_PAGE = 8,  /* runs whose curves are on the page: those that changed last; of others the table
+                   links to a file */
 };
 
 struct run {
@@ -25,6 +25,7 @@ struct run {
   double *step, *loss, *rate, *lr, *skipped, *drift;
   double *eval_step, *eval;
   int n_evals;
+  bool on_page;
 };
 
 /* --- curves --------------------------------------------------------------------------------- */
@@ -113,12 +114,16 @@ static const struct gd_report_column columns[] = {
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
-static void add_row(struct gd_report *report, const struct run *run,
+static void add_row(struct gd_report *report, const struct run *run, int number,
                     struct gd_report_table *table) {
   const struct gd_run_view *view = &run->view;
   const struct gd_run_session *session = &view->session;
   struct gd_report_cell *row = gd_report_table_row(table);
   row[0].text = run->name;
+  if (run->count > 1)
+    row[0].href = run->on_page    ? gd_report_print(report, "#run-%d", number)
+                  : report->draws ? gd_report_print(report, "run-%d.svg", number)
+                                  : gd_report_print(report, "run-%d.csv", number);
   row[1].text = gd_report_model_title(report, view->model);
   row[2].text = gd_report_print(report, "%s", session->method);
   row[3].text = gd_report_print(report, session->ranks > 1 ? "%s x %lld" : "%s", session->device,
@@ -142,130 +147,169 @@ static void add_row(struct gd_report *report, const struct run *run,
 /* --- figures -------------------------------------------------------------------------------- */
 
 #define FROM "log.jsonl of the run"
+enum { PANELS = 5, WIDTH = 900 };
 
-static enum gd_status add_lines(struct gd_report *report, const char *name, const char *caption,
-                                const char *title, const char *y_label,
-                                const struct gd_plot_series *series, int n_series,
-                                struct gd_error *err) {
-  struct gd_plot plot = {.kind = GD_PLOT_LINES,
-                         .title = title,
-                         .x_label = "step",
-                         .y_label = y_label,
-                         .series = series,
-                         .n_series = n_series};
-  return gd_report_add_plot(
-      report, &(struct gd_report_block){name, caption, GD_REPORT_MEASURED, FROM}, &plot, err);
+static struct gd_plot_panel one_line(struct gd_report *report, const struct run *run,
+                                     const char *title, const double *y) {
+  struct gd_plot_series *series = gd_report_series(report, 1);
+  if (series)
+    *series = (struct gd_plot_series){.name = title, .x = run->step, .y = y, .count = run->count};
+  return (struct gd_plot_panel){title, NULL, series, series ? 1 : 0};
 }
 
-static enum gd_status one_line(struct gd_report *report, const struct run *run, int number,
-                               const char *what, const char *caption, const char *y_label,
-                               const double *y, struct gd_error *err) {
-  struct gd_plot_series series = {.name = run->name, .x = run->step, .y = y, .count = run->count};
-  return add_lines(report, gd_report_print(report, "run-%d-%s", number, what), caption,
-                   gd_report_print(report, "%s: %s", run->name, y_label), y_label, &series, 1, err);
+static struct gd_plot_panel losses(struct gd_report *report, const struct run *run) {
+  struct gd_plot_series *series = gd_report_series(report, 2);
+  if (!series)
+    return (struct gd_plot_panel){0};
+  series[0] = (struct gd_plot_series){
+      .name = "training", .x = run->step, .y = run->loss, .count = run->count};
+  series[1] = (struct gd_plot_series){
+      .name = "evaluation", .x = run->eval_step, .y = run->eval, .count = run->n_evals};
+  return (struct gd_plot_panel){"Loss", NULL, series, run->n_evals > 0 ? 2 : 1};
 }
 
-static enum gd_status run_section(struct gd_report *report, const struct run *run, int number,
-                                  struct gd_error *err) {
+/* "runs/a: loss 2.31 after 4,000 of 4,000 steps". */
+static const char *run_title(struct gd_report *report, const struct run *run) {
+  char step[48], steps[48], loss[48];
   const struct gd_run_view *view = &run->view;
-  const struct gd_plot_series losses[] = {
-      {.name = "training", .x = run->step, .y = run->loss, .count = run->count},
-      {.name = "evaluation", .x = run->eval_step, .y = run->eval, .count = run->n_evals}};
-  gd_report_begin(report, gd_report_print(report, "run-%d", number),
-                  gd_report_print(report, "Run %d", number), run->name);
-  GD_TRY(add_lines(report, gd_report_print(report, "run-%d-loss", number),
-                   "Loss by step: of training before the update, and of evaluation.",
-                   gd_report_print(report, "%s: loss", run->name), "loss", losses,
-                   run->n_evals > 0 ? 2 : 1, err));
-  gd_report_pair(report, true);
-  GD_TRY(one_line(report, run, number, "throughput", "Throughput.",
-                  view->log.images ? "images/s" : "tokens/s", run->rate, err));
-  GD_TRY(one_line(report, run, number, "lr", "Learning rate.", "learning rate", run->lr, err));
-  gd_report_pair(report, false);
+  gd_format_count(step, sizeof step, view->step);
+  gd_format_count(steps, sizeof steps, view->steps);
+  return gd_report_print(report, "%s: loss %s after %s of %s steps", run->name,
+                         isfinite(view->loss) ? gd_format_digits(loss, sizeof loss, view->loss, 4)
+                                              : "not finite",
+                         step, steps);
+}
+
+static enum gd_status run_curves(struct gd_report *report, const struct run *run, int number,
+                                 struct gd_error *err) {
+  const struct gd_run_view *view = &run->view;
+  struct gd_plot_panel panels[PANELS];
+  int count = 0;
+  const char *name = gd_report_print(report, "run-%d", number);
+  panels[count++] = losses(report, run);
+  panels[count++] = one_line(
+      report, run, view->log.images ? "Throughput (images/s)" : "Throughput (tokens/s)", run->rate);
+  panels[count++] = one_line(report, run, "Learning rate", run->lr);
   if (view->session.expected_step_s > 0)
-    GD_TRY(one_line(
-        report, run, number, "drift",
-        gd_report_print(report,
-                        "Step time against the %s that it was started on: %.4g ms. Above 0 a "
-                        "step takes longer.",
-                        view->session.expected_by, 1000 * view->session.expected_step_s),
-        "% longer than expected", run->drift, err));
-  if (view->skipped > 0)
-    GD_TRY(one_line(report, run, number, "skipped",
-                    "Updates that were skipped so far: the loss was not finite, or spiked.",
-                    "skipped updates", run->skipped, err));
+    panels[count++] = one_line(report, run, "Step time (% longer than expected)", run->drift);
+  if (view->skipped > 0) /* their loss was not finite, or spiked */
+    panels[count++] = one_line(report, run, "Skipped updates so far", run->skipped);
+  struct gd_plot plot = {.kind = GD_PLOT_LINES,
+                         .title = run_title(report, run),
+                         .x_label = "step",
+                         .width = WIDTH,
+                         .panels = panels,
+                         .n_panels = count};
+  if (!run->on_page)
+    return gd_report_write_plot(report, name, &plot, err);
+  gd_report_begin(report, name, gd_report_print(report, "Run %d", number), run->name);
+  GD_TRY(gd_report_add_plot(
+      report,
+      &(struct gd_report_block){
+          gd_report_print(report, "%s-curves", name),
+          view->session.expected_step_s > 0
+              ? gd_report_print(report, "It was started on the %s of a step of %.4g ms.",
+                                view->session.expected_by, 1000 * view->session.expected_step_s)
+              : "Loss of training is before the update.",
+          GD_REPORT_MEASURED, FROM},
+      &plot, err));
   gd_report_end(report);
   return GD_OK;
 }
 
-/* Those from `first` on, as many as a figure holds. */
-static enum gd_status losses_of_some(struct gd_report *report, const struct run *runs, int count,
-                                     int first, struct gd_error *err) {
-  int shown = count - first < TOGETHER ? count - first : TOGETHER;
-  struct gd_plot_series *series = gd_report_series(report, shown);
-  if (!series)
-    return gd_report_no_memory(err);
-  for (int i = 0; i < shown; i++)
-    series[i] = (struct gd_plot_series){.name = runs[first + i].name,
-                                        .x = runs[first + i].step,
-                                        .y = runs[first + i].loss,
-                                        .count = runs[first + i].count};
-  return add_lines(report,
-                   first == 0 ? "runs-loss"
-                              : gd_report_print(report, "runs-loss-%d", first / TOGETHER + 1),
-                   shown < count ? gd_report_print(report, "Losses of runs %d to %d of %d.",
-                                                   first + 1, first + shown, count)
-                                 : "Losses of all runs.",
-                   "Losses of runs", "loss", series, shown, err);
+/* Those that are on the page, together. */
+static enum gd_status losses_together(struct gd_report *report, const struct run *runs, int count,
+                                      struct gd_error *err) {
+  struct gd_plot_series series[ON_PAGE];
+  const struct run *best = NULL;
+  int shown = 0;
+  for (int i = 0; i < count; i++)
+    if (runs[i].on_page && runs[i].count > 1) {
+      series[shown++] = (struct gd_plot_series){
+          .name = runs[i].name, .x = runs[i].step, .y = runs[i].loss, .count = runs[i].count};
+      if (isfinite(runs[i].view.loss) && (!best || runs[i].view.loss < best->view.loss))
+        best = &runs[i];
+    }
+  if (shown < 2)
+    return GD_OK;
+  struct gd_plot plot = {.kind = GD_PLOT_LINES,
+                         .title = best ? gd_report_print(report, "%s has the lowest loss, %.4g",
+                                                         best->name, best->view.loss)
+                                       : "Losses of runs",
+                         .x_label = "step",
+                         .y_label = "loss",
+                         .series = series,
+                         .n_series = shown};
+  return gd_report_add_plot(
+      report,
+      &(struct gd_report_block){"runs-loss",
+                                shown < count
+                                    ? gd_report_print(report,
+                                                      "Losses of the %d of %d runs that changed "
+                                                      "last.",
+                                                      shown, count)
+                                    : "Losses of all runs.",
+                                GD_REPORT_MEASURED, FROM},
+      &plot, err);
 }
 
-static enum gd_status all_losses(struct gd_report *report, const struct run *runs, int count,
-                                 struct gd_error *err) {
-  for (int first = 0; first < count; first += TOGETHER)
-    GD_TRY(losses_of_some(report, runs, count, first, err));
-  return GD_OK;
-}
-
-/* Whether fewer than IN_CURVES runs changed later; of those that changed together, the first. */
+/* Whether fewer than ON_PAGE runs changed later; of those that changed together, the first. */
 static bool is_among_newest(const struct run *runs, int count, int which) {
   int later = 0;
   for (int i = 0; i < count; i++)
     later += runs[i].view.changed_s > runs[which].view.changed_s ||
              (runs[i].view.changed_s == runs[which].view.changed_s && i < which);
-  return later < IN_CURVES;
+  return later < ON_PAGE;
 }
 
 /* --- all of it ------------------------------------------------------------------------------ */
 
-static enum gd_status make_items(struct gd_report *report, const struct run *runs, int count,
+static enum gd_status note_models(struct gd_report *report, const struct run *runs, int count,
+                                  struct gd_error *err) {
+  report->run_models = gd_report_texts(report, count);
+  if (!report->run_models)
+    return gd_report_no_memory(err);
+  for (int i = 0; i < count; i++) {
+    bool known = false;
+    for (int k = 0; k < report->n_run_models; k++)
+      known = known || strcmp(report->run_models[k], runs[i].view.model) == 0;
+    if (!known)
+      report->run_models[report->n_run_models++] =
+          gd_report_print(report, "%s", runs[i].view.model);
+  }
+  return GD_OK;
+}
+
+static enum gd_status make_items(struct gd_report *report, struct run *runs, int count,
                                  struct gd_error *err) {
   struct gd_report_table *table = gd_report_table_new(&report->arena, columns, COLUMNS, count);
   if (!table)
     return gd_report_no_memory(err);
-  gd_report_chapter(report, "Runs");
-  gd_report_begin(report, "runs", "Runs", "What was trained");
-  for (int i = 0; i < count; i++)
-    add_row(report, &runs[i], table);
-  GD_TRY(
-      gd_report_add_table(report,
-                          &(struct gd_report_block){
-                              "runs",
-                              "Runs of 'gpudays train'. A step is the median of the last 32; what "
-                              "was expected is the trial or the prediction it was started on.",
-                              GD_REPORT_MEASURED, "folders of the runs"},
-                          table, err));
-  if (count > 1)
-    GD_TRY(all_losses(report, runs, count, err));
-  if (count > IN_CURVES)
-    gd_report_text(report,
-                   gd_report_print(report,
-                                   "Of these %d runs, the %d that changed last have curves "
-                                   "of their own below; --runs takes the folders of others.",
-                                   count, (int)IN_CURVES));
+  GD_TRY(note_models(report, runs, count, err));
+  gd_report_begin(report, "runs", NULL, "Runs of train");
+  for (int i = 0; i < count; i++) {
+    runs[i].on_page = is_among_newest(runs, count, i);
+    add_row(report, &runs[i], i + 1, table);
+  }
+  GD_TRY(gd_report_add_table(
+      report,
+      &(struct gd_report_block){"runs-table",
+                                "What was trained. A name leads to the run's curves. A step is the "
+                                "median of the last 32; what was expected is the trial or the "
+                                "prediction it was started on.",
+                                GD_REPORT_MEASURED, "folders of the runs"},
+      table, err));
+  GD_TRY(losses_together(report, runs, count, err));
+  if (count > ON_PAGE)
+    gd_report_text(report, gd_report_print(report,
+                                           "The curves of the %d runs that changed last follow; "
+                                           "those of the other %d are files, which the table "
+                                           "links to.",
+                                           (int)ON_PAGE, count - ON_PAGE));
   gd_report_end(report);
   for (int i = 0; i < count; i++)
-    if (runs[i].count > 1 && is_among_newest(runs, count, i))
-      GD_TRY(run_section(report, &runs[i], i + 1, err));
+    if (runs[i].count > 1)
+      GD_TRY(run_curves(report, &runs[i], i + 1, err));
   return GD_OK;
 }
 

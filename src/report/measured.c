@@ -101,6 +101,10 @@ static enum gd_status drop_other_recipes(struct collecting *to, struct gd_report
   uint32_t kept = 0;
   const char *model = NULL;
   struct gd_report_preset preset = {0};
+  measured->others =
+      gd_arena_alloc(&to->report->arena, (size_t)to->count + 1, sizeof *measured->others);
+  if (!measured->others)
+    return gd_report_no_memory(err);
   for (uint32_t i = 0; i < to->count; i++) {
     struct gd_report_trial *trial = &to->trials[i];
     if (!model || strcmp(model, trial->model) != 0) {
@@ -109,7 +113,7 @@ static enum gd_status drop_other_recipes(struct collecting *to, struct gd_report
     }
     /* A trial that could not even be planned has no FLOPs, and belongs to any recipe. */
     if (preset.known && trial->train_flops > 0 && strcmp(trial->recipe, preset.recipe) != 0)
-      measured->other_recipes++;
+      measured->others[measured->other_recipes++] = *trial;
     else
       to->trials[kept++] = *trial;
   }
@@ -201,17 +205,36 @@ static enum gd_status make_groups(struct gd_report *report, struct gd_error *err
   return GD_OK;
 }
 
+bool gd_report_is_at(const struct gd_report_trial *trial, const struct gd_report_site *site) {
+  return strcmp(trial->device, site->device) == 0 && trial->ranks == site->ranks &&
+         trial->nodes == site->nodes;
+}
+
 static bool at_site(const struct gd_report_group *group, const struct gd_report_site *site) {
   return strcmp(group->device, site->device) == 0 && group->ranks == site->ranks &&
          group->nodes == site->nodes;
 }
 
-static const char *site_label(struct gd_report *report, const struct gd_report_group *group) {
+/* whole: with the instructions of a CPU, "AMD EPYC, 2 threads, avx512_bf16". */
+static const char *site_label(struct gd_report *report, const struct gd_report_group *group,
+                              bool whole) {
   const char *device =
       strncmp(group->device, "NVIDIA ", 7) == 0 ? group->device + 7 : group->device;
+  const char *comma = strchr(device, ','), *second = comma ? strchr(comma + 1, ',') : NULL;
+  int length = (int)(second && !whole ? (size_t)(second - device) : strlen(device));
   if (group->nodes > 1)
-    return gd_report_print(report, "%d x %s, %d nodes", group->ranks, device, group->nodes);
-  return gd_report_print(report, "%d x %s", group->ranks, device);
+    return gd_report_print(report, "%d x %.*s, %d nodes", group->ranks, length, device,
+                           group->nodes);
+  return gd_report_print(report, "%d x %.*s", group->ranks, length, device);
+}
+
+/* Short, unless another site is called so. */
+static const char *new_label(struct gd_report *report, const struct gd_report_group *group) {
+  const char *label = site_label(report, group, false);
+  for (int i = 0; i < report->measured.n_sites; i++)
+    if (strcmp(report->measured.sites[i].label, label) == 0)
+      return site_label(report, group, true);
+  return label;
 }
 
 static enum gd_status list_sites(struct gd_report *report, struct gd_error *err) {
@@ -226,9 +249,15 @@ static enum gd_status list_sites(struct gd_report *report, struct gd_error *err)
     int at = 0;
     while (at < measured->n_sites && !at_site(group, &measured->sites[at]))
       at++;
-    if (at == measured->n_sites)
-      measured->sites[measured->n_sites++] = (struct gd_report_site){
-          group->device, site_label(report, group), group->ranks, group->nodes};
+    if (at == measured->n_sites) {
+      const char *label = new_label(report, group);
+      int same = 0;
+      for (int k = 0; k < measured->n_sites; k++)
+        same += strcmp(measured->sites[k].device, group->device) == 0;
+      measured->n_devices += same == 0;
+      measured->sites[measured->n_sites++] =
+          (struct gd_report_site){group->device, label, group->ranks, group->nodes};
+    }
     if (i == 0 || strcmp(group->model, measured->groups[i - 1].model) != 0)
       measured->models[measured->n_models++] = group->model;
   }
@@ -241,8 +270,9 @@ static void name_sources(struct gd_report *report) {
   struct gd_strbuf names = {0};
   const char *first = "9", *last = "";
   int others = 0;
-  for (int i = 0; i < measured->n_trials; i++) {
-    const struct gd_report_trial *trial = &measured->trials[i];
+  for (int i = 0; i < measured->n_trials + measured->other_recipes; i++) {
+    const struct gd_report_trial *trial =
+        i < measured->n_trials ? &measured->trials[i] : &measured->others[i - measured->n_trials];
     first = strcmp(trial->date, first) < 0 ? trial->date : first;
     last = strcmp(trial->date, last) > 0 ? trial->date : last;
     /* What was loaded says whose it is. */
@@ -322,8 +352,12 @@ const struct gd_paper_gpu *gd_report_paper_gpu(const struct gd_report *report, c
 /* --- words and numbers --------------------------------------------------------------------- */
 
 const char *gd_report_measured_from(struct gd_report *report) {
-  return gd_report_print(report, "measured by gpudays on %s, %s", report->measured.devices,
-                         report->measured.dates);
+  const struct gd_report_measured *measured = &report->measured;
+  return measured->n_devices > 1
+             ? gd_report_print(report, "measured by gpudays on %d kinds of device, %s",
+                               measured->n_devices, measured->dates)
+             : gd_report_print(report, "measured by gpudays on %s, %s", measured->devices,
+                               measured->dates);
 }
 
 const char *gd_report_model_title(struct gd_report *report, const char *model) {
@@ -342,20 +376,21 @@ const char *gd_report_days(struct gd_report *report, double days) {
 
 void gd_report_set_days(struct gd_report *report, struct gd_report_cell *cell, double days) {
   if (isfinite(days))
-    *cell = (struct gd_report_cell){gd_report_days(report, days), days, NULL};
+    *cell = (struct gd_report_cell){gd_report_days(report, days), days, NULL, NULL};
 }
 
 void gd_report_set_digits(struct gd_report *report, struct gd_report_cell *cell, double value) {
   char text[48];
   if (isfinite(value))
     *cell = (struct gd_report_cell){
-        gd_report_print(report, "%s", gd_format_digits(text, sizeof text, value, 3)), value, NULL};
+        gd_report_print(report, "%s", gd_format_digits(text, sizeof text, value, 3)), value, NULL,
+        NULL};
 }
 
 void gd_report_set_count(struct gd_report *report, struct gd_report_cell *cell, int64_t value) {
   char text[48];
   *cell = (struct gd_report_cell){
-      gd_report_print(report, "%s", gd_format_count(text, sizeof text, value)), (double)value,
+      gd_report_print(report, "%s", gd_format_count(text, sizeof text, value)), (double)value, NULL,
       NULL};
 }
 

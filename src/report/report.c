@@ -14,12 +14,14 @@
 #include "report/report_int.h"
 
 static enum gd_status make_items(struct gd_report *report, struct gd_error *err) {
-  gd_report_summarise(report);
-  GD_TRY(gd_report_items_runs(report, err));
+  GD_TRY(gd_report_items_results(report, err));
+  GD_TRY(gd_report_items_bill(report, err));
+  gd_report_appendix(report, "paper", "Appendix: the paper, reproduced");
   GD_TRY(gd_report_items_days(report, err));
   GD_TRY(gd_report_items_methods(report, err));
   GD_TRY(gd_report_items_cost(report, err));
   GD_TRY(gd_report_items_rest(report, err));
+  gd_report_appendix_end(report);
   return GD_OK;
 }
 
@@ -31,22 +33,19 @@ static void set_made_at(struct gd_report *report) {
   if (gmtime_r(&seconds, &parts))
     strftime(now, sizeof now, "%Y-%m-%d %H:%M UTC", &parts);
   const struct gd_report_measured *measured = &report->measured;
-  int others = measured->other_recipes + measured->limited;
+  int trials = measured->n_trials + measured->other_recipes;
   const char *left_out =
-      others > 0 ? gd_report_print(report,
-                                   "; %d more in the store %s left out, of other recipes or "
-                                   "within a limit of memory that was set",
-                                   others, others == 1 ? "is" : "are")
-                 : "";
-  if (measured->n_trials > 0)
-    report->made_at =
-        gd_report_print(report, "%s. It is made of %d trial%s of %d model%s on %s%s.", now,
-                        measured->n_trials, measured->n_trials == 1 ? "" : "s", measured->n_models,
-                        measured->n_models == 1 ? "" : "s", measured->devices, left_out);
+      measured->limited > 0
+          ? gd_report_print(report,
+                            "; %d more in the store %s left out, within a limit of memory that "
+                            "was set",
+                            measured->limited, measured->limited == 1 ? "is" : "are")
+          : "";
+  if (trials > 0)
+    report->made_at = gd_report_print(report, "%s, from %d trial%s on %s%s.", now, trials,
+                                      trials == 1 ? "" : "s", measured->devices, left_out);
   else
-    report->made_at =
-        gd_report_print(report, "%s. There are no trials yet: what follows is the paper's%s.", now,
-                        report->predicted.known ? ", and predicted" : "");
+    report->made_at = gd_report_print(report, "%s, without trials%s.", now, left_out);
 }
 
 /* The one file of the user's that the page is made of. */
@@ -72,7 +71,11 @@ static enum gd_status make(struct gd_report *report, struct gd_error *err) {
   if (!report->draws)
     gd_report_text(report,
                    gd_report_print(report, "This page has no drawings: %.400s.", no_gnuplot.text));
+  report->batch = gd_plot_batch_new();
+  if (!report->batch)
+    return gd_report_no_memory(err);
   GD_TRY(make_items(report, err));
+  GD_TRY(gd_plot_batch_draw(report->batch, err));
   GD_TRY(gd_report_write_page(report, err));
   return gd_report_replace_files(report, err);
 }
@@ -83,6 +86,8 @@ enum gd_status gd_report_write(const struct gd_report_order *order,
   *summary = (struct gd_report_summary){0};
   snprintf(summary->page, sizeof summary->page, "%s/index.html", order->folder);
   enum gd_status status = make(&report, err);
+  gd_plot_batch_free(report.batch);
+  gd_mem_free(report.places);
   gd_strbuf_deinit(&report.body);
   gd_strbuf_deinit(&report.contents);
   gd_strbuf_deinit(&report.files);

@@ -2,7 +2,8 @@
  * Inside of src/report: the report under construction, tables, and what the store holds.
  *
  * report.c    order of the items, page, files
- * page.c      sections, figures and tables as HTML; their files
+ * blocks.c    sections, figures and tables as HTML; their files
+ * page.c      the page around them, and the files of an older report
  * table.c     a table as HTML and as CSV
  * map.c       models as rows of coloured cells
  * measured.c  trials of the store, grouped
@@ -35,6 +36,7 @@ struct gd_report_cell {
   const char *text;       /* NULL: empty */
   double value;           /* of a number: what it sorts by and what the CSV has; NaN: the text */
   const char *class_name; /* "none" (infeasible), "doubt" (near the peak), "wrong" (above), ... */
+  const char *href;       /* what the text links to; NULL: nothing */
 };
 
 struct gd_report_table {
@@ -99,8 +101,11 @@ struct gd_report_measured {
   int n_sites;
   const char **models; /* of the groups, each once, in their order */
   int n_models;
-  int other_recipes; /* trials left out: their batch, length or steps are not the preset's */
-  int limited;       /* likewise: infeasible within a limit that was set (gd_trial_is_limited) */
+  struct gd_report_trial *others; /* in the table of all trials alone: their batch, length or steps
+                                     are not the preset's */
+  int other_recipes;
+  int limited;   /* likewise: infeasible within a limit that was set (gd_trial_is_limited) */
+  int n_devices; /* different ones of the sites */
   const char *devices, *dates; /* "NVIDIA H200 (1), ...", "2026-11-15" or a range */
 };
 
@@ -142,6 +147,12 @@ struct gd_report_predicted {
 
 enum gd_report_source { GD_REPORT_PAPER, GD_REPORT_MEASURED, GD_REPORT_PREDICTED, GD_REPORT_DATA };
 
+/* Where the body has a figure, which is drawn when all are known. */
+struct gd_report_place {
+  size_t offset;
+  int figure; /* in the batch */
+};
+
 struct gd_report {
   const struct gd_report_order *order;
   struct gd_report_summary *made;
@@ -151,14 +162,21 @@ struct gd_report {
   struct gd_report_measured measured;
   struct gd_report_predicted predicted;
   struct gd_strbuf body, contents; /* of the page */
-  struct gd_strbuf files;          /* names of what was written next to it, a line each */
-  struct gd_survey answers;        /* of order->survey; zeroed without one */
+  struct gd_plot_batch *batch;     /* figures, drawn together at the end */
+  struct gd_report_place *places;  /* of the figures in the body, in gd_mem */
+  uint32_t n_places, places_room;
+  int n_drawn;              /* figures of the batch */
+  struct gd_strbuf files;   /* names of what was written next to it, a line each */
+  struct gd_survey answers; /* of order->survey; zeroed without one */
   const struct gd_survey_figure *answer_figures; /* of answers */
   int n_answer_figures;
+  const char **run_models; /* of runs that were read, each once */
+  int n_run_models;
   bool draws;          /* gnuplot works */
   bool chapter;        /* one has begun */
+  bool appendix;       /* what comes now is in the appendix: its headings are a level lower */
   bool paired;         /* what comes now has half of the page's width */
-  const char *made_at; /* when, by what, of how much */
+  const char *made_at; /* when, and from what */
 };
 
 /* A table or a figure of an item, with where its numbers come from. */
@@ -170,8 +188,11 @@ struct gd_report_block {
 };
 
 /* A heading over the sections that follow, also in the contents. */
-void gd_report_chapter(struct gd_report *report, const char *title);
-/* Sections of the page. The kind is "Table 1", "Figure 2", "Appendix J". */
+void gd_report_chapter(struct gd_report *report, const char *anchor, const char *title);
+/* What is between is folded away until somebody opens it, links to it or prints the page. */
+void gd_report_appendix(struct gd_report *report, const char *anchor, const char *title);
+void gd_report_appendix_end(struct gd_report *report);
+/* Sections of the page. The kind is "Table 1", "Figure 2", "Appendix J"; NULL: the title alone. */
 void gd_report_begin(struct gd_report *report, const char *anchor, const char *kind,
                      const char *title);
 void gd_report_end(struct gd_report *report);
@@ -186,9 +207,12 @@ void gd_report_fold(struct gd_report *report, const char *summary); /* NULL: end
 enum gd_status gd_report_add_table(struct gd_report *report, const struct gd_report_block *block,
                                    const struct gd_report_table *table,
                                    struct gd_error *err) GD_MUST_USE;
-/* The plot's title is for its files; on the page the caption stands in its place. */
+/* The plot's title says what the figure shows; the caption goes on from there. */
 enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_report_block *block,
                                   const struct gd_plot *plot, struct gd_error *err) GD_MUST_USE;
+/* A plot that has its files alone, for a link: SVG and CSV. */
+enum gd_status gd_report_write_plot(struct gd_report *report, const char *name,
+                                    const struct gd_plot *plot, struct gd_error *err) GD_MUST_USE;
 /* The paper's models as rows of cells. */
 struct gd_report_map {
   const char *const *columns; /* NULL: memory was out */
@@ -204,6 +228,9 @@ enum gd_status gd_report_add_map(struct gd_report *report, const struct gd_repor
 /* The numbers that the paper states of a figure, by the name in their `where`: a table. */
 enum gd_status gd_report_add_statements(struct gd_report *report, const char *name,
                                         const char *figure, struct gd_error *err) GD_MUST_USE;
+/* A file next to the page, and in the list of them. */
+enum gd_status gd_report_write_text(struct gd_report *report, const char *name, const char *ending,
+                                    const struct gd_strbuf *text, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_write_page(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 /* Writes the list of files, and removes those of an older report's list that this one has not. */
 enum gd_status gd_report_replace_files(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
@@ -238,6 +265,7 @@ enum gd_status gd_report_predict(struct gd_report *report, struct gd_error *err)
 const struct gd_report_group *gd_report_find_group(const struct gd_report_measured *measured,
                                                    const char *model,
                                                    const struct gd_report_site *site);
+bool gd_report_is_at(const struct gd_report_trial *trial, const struct gd_report_site *site);
 /* The paper's GPU that a device is, or NULL. */
 const struct gd_paper_gpu *gd_report_paper_gpu(const struct gd_report *report, const char *device);
 
@@ -262,11 +290,32 @@ extern const int gd_report_counts[GD_REPORT_COUNTS]; /* 1, 2, 4, 8 */
 const struct gd_report_column *gd_report_grid_columns(struct gd_report *report);
 /* "4 A100": names of the 16 cells in a figure; NULL: memory is out. */
 const char **gd_report_grid_names(struct gd_report *report);
+/* The class of a cell with so many days, and more classes behind it (" wrong", or ""). */
+const char *gd_report_shade(struct gd_report *report, double days, const char *more);
 const struct gd_paper_days *gd_report_paper_cell(const struct gd_report *report,
                                                  enum gd_paper_table table, const char *model,
                                                  int cell);
 
-void gd_report_summarise(struct gd_report *report);
+/* A trial, and what would have been predicted without those of its model. */
+struct gd_report_compared {
+  const struct gd_report_trial *trial;
+  double measured_s, predicted_s, low_s, high_s; /* of a step */
+};
+struct gd_report_comparing {
+  struct gd_report_compared *all; /* in the arena */
+  int count;
+  double median, worst; /* relative errors */
+};
+enum gd_status gd_report_compare(struct gd_report *report, struct gd_report_comparing *to,
+                                 struct gd_error *err) GD_MUST_USE;
+/* NULL: it was not compared. */
+const struct gd_report_compared *gd_report_compared_of(const struct gd_report_comparing *from,
+                                                       const struct gd_report_trial *trial);
+enum gd_status gd_report_items_compared(struct gd_report *report,
+                                        const struct gd_report_comparing *comparing,
+                                        struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_report_items_results(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_report_items_bill(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_days(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_methods(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_cost(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
@@ -274,6 +323,5 @@ enum gd_status gd_report_items_rest(struct gd_report *report, struct gd_error *e
 enum gd_status gd_report_items_runs(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_predicted_days(struct gd_report *report, enum gd_paper_table which,
                                         struct gd_error *err) GD_MUST_USE;
-enum gd_status gd_report_trials(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 
 #endif

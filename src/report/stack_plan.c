@@ -57,10 +57,10 @@ static void judge_paper(struct gd_stack_plan *plan, bool known_models) {
   plan->high = 1 + error;
   snprintf(
       plan->basis, sizeof plan->basis,
-      "%sthe paper's software on the %s, fitted to its Tables 1 and 4; median error %.0f %%, 90 "
-      "%% within %.0f %% on GPUs that a fit had not seen",
-      plan->validated ? "" : "unvalidated; ", target->gpu->title, 100 * score->median,
-      100 * score->p90);
+      "%sthe paper's software on the %s, fitted to its Tables 1 and 4; on GPUs that a fit had not "
+      "seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
+      plan->validated ? "" : "unvalidated; ", target->gpu->title, 100 * score->median, plan->low,
+      plan->high);
 }
 
 static void set_days(const struct gd_stack_plan *plan, struct gd_stack_row *row, double step_s) {
@@ -165,11 +165,12 @@ static void judge_stack(struct gd_stack_plan *plan) {
   plan->validated = known == GD_KNOWN_BOTH;
   plan->low = interval->low;
   plan->high = interval->high;
-  snprintf(plan->basis, sizeof plan->basis,
-           "%s%s on the %s, by a model of the GPU and of the software that rests on %s; median "
-           "error %.0f %%, 90 %% within %.0f %% on rows that a fit had not seen",
-           plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
-           gd_published_known_words(known), 100 * interval->median, 100 * interval->p90);
+  snprintf(
+      plan->basis, sizeof plan->basis,
+      "%s%s on the %s, by a model of the GPU and of the software that rests on %s; on rows that "
+      "a fit had not seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
+      plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
+      gd_published_known_words(known), 100 * interval->median, plan->low, plan->high);
 }
 
 /* Estimates of memory were off by a third at most where they were compared (results/accuracy.md),
@@ -330,6 +331,7 @@ enum gd_status gd_stack_plan_fill(struct gd_stack_plan *plan, const struct gd_st
                                   struct gd_error *err) {
   plan->count = 0;
   plan->limits = asked->limits;
+  plan->models = asked->models;
   for (int i = 0; i < asked->n_methods; i++)
     GD_TRY(check_method(plan->facts, &asked->methods[i], err));
   if (asked->target)
@@ -378,4 +380,64 @@ struct gd_stack_miss gd_stack_plan_miss(const struct gd_stack_plan *plan,
                                 .device_bytes = device,
                                 .need_bytes = host ? bytes->host : bytes->device,
                                 .have_bytes = host ? host_limit(plan) : device};
+}
+
+void gd_stack_plan_reason(const struct gd_stack_plan *plan, const struct gd_stack_row *row,
+                          char *text, size_t size) {
+  char need[32], have[32];
+  struct gd_stack_miss miss = gd_stack_plan_miss(plan, row);
+  int64_t micro_batch = plan->limits.micro_batch > 0 ? plan->limits.micro_batch : 1;
+  snprintf(text, size, "micro-batch %lld needs %s of the %s that a %s has", (long long)micro_batch,
+           gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
+           gd_format_bytes(have, sizeof have, (int64_t)miss.have_bytes),
+           miss.host ? "GPU's host share" : "GPU");
+}
+
+enum gd_status gd_stack_plan_enough(struct gd_stack_plan *plan, const struct gd_stack_asked *asked,
+                                    int *count, struct gd_error *err) {
+  enum { MOST = 512 };
+  const int64_t batch = asked->models->recipe.batch;
+  struct gd_stack_asked more = *asked;
+  *count = 0;
+  for (more.count = 2 * asked->count; more.count <= MOST && batch % more.count == 0;
+       more.count *= 2) {
+    more.nodes = asked->nodes > 0 ? asked->nodes * more.count / asked->count : 0;
+    GD_TRY(gd_stack_plan_fill(plan, &more, err));
+    if (plan->rows[0].fits) {
+      *count = more.count;
+      return GD_OK;
+    }
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_stack_plan_trial(const struct gd_stack_plan *plan, const struct gd_stack_row *row,
+                                   struct gd_trial *trial, struct gd_error *err) {
+  const struct gd_target *target = &plan->target;
+  struct gd_model_facts facts;
+  GD_TRY(gd_model_facts(row->model, row->precision, &facts, err));
+  *trial = (struct gd_trial){.status = row->fits ? GD_TRIAL_PLANNED : GD_TRIAL_INFEASIBLE,
+                             .threads = target->cpus,
+                             .ranks = target->count,
+                             .nodes = target->nodes,
+                             .parameters = facts.parameters,
+                             .precision = row->precision,
+                             .precision_substituted = row->substituted,
+                             .micro_batch = row->micro_batch,
+                             .accumulation = (int64_t)row->accumulation,
+                             .peak_bytes = (int64_t)row->bytes.device,
+                             .host_bytes = (int64_t)row->bytes.host,
+                             .device_limit_bytes = (int64_t)device_limit(plan),
+                             .host_limit_bytes = (int64_t)host_limit(plan),
+                             .step_s = row->step_s,
+                             .days = row->days,
+                             .days_low = row->days_low,
+                             .days_high = row->days_high};
+  snprintf(trial->model, sizeof trial->model, "%s", row->model->name);
+  snprintf(trial->device, sizeof trial->device, "%s", target->gpu->title);
+  snprintf(trial->backend, sizeof trial->backend, "cuda");
+  gd_method_name(&row->method, trial->method);
+  if (!row->fits)
+    gd_stack_plan_reason(plan, row, trial->reason, sizeof trial->reason);
+  return GD_OK;
 }

@@ -54,8 +54,9 @@ struct gd_stack_plan {
   struct gd_gpu_model gpu;
   struct gd_target target;
   struct gd_stack_limits limits;
-  double low, high; /* of 90 % of the times, over the predicted one */
-  bool validated;   /* such software was compared on that GPU */
+  const struct gd_model *models; /* that were asked for */
+  double low, high;              /* of 90 % of the times, over the predicted one */
+  bool validated;                /* such software was compared on that GPU */
   char basis[640];
   struct gd_stack_row
       *rows; /* models as asked for; of each the shortest first, last what does not fit */
@@ -80,6 +81,19 @@ enum gd_status gd_stack_plan_fill(struct gd_stack_plan *plan, const struct gd_st
 /* The methods of the search space that the software has; room for GD_METHODS_MOST. */
 int gd_stack_plan_methods(const struct gd_stack_plan *plan, bool several,
                           struct gd_method *methods);
+
+/*
+ * How many GPUs of the kind hold what did not fit on asked->count, by doubling, with these methods;
+ * 0: not within a few hundred. The plan is then that of the last try.
+ */
+enum gd_status gd_stack_plan_enough(struct gd_stack_plan *plan, const struct gd_stack_asked *asked,
+                                    int *count, struct gd_error *err) GD_MUST_USE;
+/* A row as a trial that is planned, with its predicted step_s and days (0: it does not fit). */
+enum gd_status gd_stack_plan_trial(const struct gd_stack_plan *plan, const struct gd_stack_row *row,
+                                   struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
+/* "micro-batch 1 needs 30 GiB of the 24 GiB that a GPU has": why a row does not fit. */
+void gd_stack_plan_reason(const struct gd_stack_plan *plan, const struct gd_stack_row *row,
+                          char *text, size_t size);
 
 /* Which memory a row lacks: bytes that its micro-batch needs, and that there are. */
 struct gd_stack_miss {

@@ -80,8 +80,13 @@ static void cell_html(const struct gd_report_table *table, const struct gd_repor
     gd_strbuf_append(out, "\"");
   }
   gd_strbuf_append(out, ">");
+  if (cell->href) {
+    gd_strbuf_append(out, "<a href=\"");
+    gd_html_text(out, cell->href);
+    gd_strbuf_append(out, "\">");
+  }
   gd_html_text(out, cell->text ? cell->text : "");
-  gd_strbuf_printf(out, "</%s>", tag);
+  gd_strbuf_printf(out, "%s</%s>", cell->href ? "</a>" : "", tag);
 }
 
 void gd_report_table_html(const struct gd_report_table *table, struct gd_strbuf *out) {

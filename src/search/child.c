@@ -369,8 +369,8 @@ static enum gd_status judge_signal(const struct watch *watch, const struct words
                    resident);
   if (signal == SIGKILL)
     return gd_fail(err, GD_ENVIRONMENT,
-                   "its process was killed by signal 9 (Killed) at a resident set of %s: by "
-                   "somebody, or for want of memory",
+                   "its process was killed by signal 9 (Killed) at a resident set of %s: "
+                   "by a user, or because memory ran out",
                    resident);
   const char *said = words->said.sentence[0] ? words->said.sentence : words->said.other;
   return gd_fail(err, gd_process_was_stopped_by(signal) ? GD_ENVIRONMENT : GD_INTERNAL,

@@ -555,7 +555,7 @@ static enum gd_status judge_task(const char *task, struct gd_error *err) {
                  : exited ? gd_exit_status(code)
                           : GD_INTERNAL,
                  "a rank of it ended (%s), and the others were stopped%s", task,
-                 stopped ? "; by somebody, or for want of memory" : "");
+                 stopped ? "; by a user, or because memory ran out" : "");
 }
 
 /*

@@ -216,9 +216,10 @@ static enum gd_status set_backend(const struct gd_slurm_asked *asked,
                                                                   : NULL;
   char chosen[sizeof config->backend];
   if (!backend)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "whether jobs of --slurm run on GPUs is not for this machine to decide: say "
-                   "--backend cuda or cpu, --gpu, or --slurm-device with a section of slurm.json");
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "this machine cannot tell whether the jobs of --slurm run on GPUs: add --backend "
+        "cuda or cpu, --gpu, or --slurm-device with a section of slurm.json");
   snprintf(chosen, sizeof chosen, "%s", backend);
   snprintf(config->backend, sizeof config->backend, "%s", chosen);
   if (!config->device[0])
@@ -347,8 +348,8 @@ static double seconds_of(const char *text) {
   return part[0] * 60 + part[1];
 }
 
-/* The time that the last checkpoint gets before the limit: a tenth, within reason. */
-static double spare_s(double limit_s) {
+/* A tenth, within reason. */
+double gd_slurm_spare_s(double limit_s) {
   return fmin(fmax(limit_s / 10, 15), 600);
 }
 
@@ -383,7 +384,7 @@ void gd_slurm_run_script_print(const struct gd_slurm_config *config,
   append_quoted(out, script->run);
   if (limit_s > 0)
     gd_strbuf_printf(out, " --time-limit $((%.0f - $(date +%%s) + begun))s",
-                     limit_s - spare_s(limit_s));
+                     limit_s - gd_slurm_spare_s(limit_s));
   for (int i = 0; i < script->n_options; i++) {
     gd_strbuf_append(out, " ");
     append_quoted(out, script->options[i]);

@@ -83,6 +83,8 @@ struct gd_slurm_run_script {
   const char *const *options; /* of train, further ones */
   int n_options;
 };
+/* So long before its limit a job of a run ends in order, for its last checkpoint. */
+double gd_slurm_spare_s(double limit_s);
 void gd_slurm_run_script_print(const struct gd_slurm_config *config,
                                const struct gd_slurm_run_script *script, struct gd_strbuf *out);
 

@@ -155,7 +155,7 @@ static enum gd_status check_columns(const struct gd_csv *csv, struct gd_error *e
       known = strcmp(column, others[k]) == 0;
     if (!known)
       return gd_fail(err, GD_BAD_INPUT,
-                     "%s: column %d, \"%s\", is none that 'gpudays results --csv' writes",
+                     "%s: column %d, \"%s\", is not one that 'gpudays results --csv' writes",
                      csv->file, i + 1, gd_json_excerpt(name, sizeof name, column));
   }
   return GD_OK;

@@ -42,14 +42,16 @@ enum gd_status gd_run_set_tokenizer(struct gd_run_settings *s, const char *path,
   return status != GD_OK || s->tokenizer_text ? status : gd_nomem(err, "for the tokenizer");
 }
 
+int64_t gd_run_usual_mask(int64_t classes) {
+  return classes == 30522 ? 103 : classes == 50265 ? 50264 : -1;
+}
+
 enum gd_status gd_run_set_mask(struct gd_run_settings *s, int64_t given, struct gd_error *err) {
   int64_t classes = s->model.family->classes(&s->model);
   bool causal;
   s->mask_token = given >= 0               ? given
                   : s->tokenizer_mask >= 0 ? s->tokenizer_mask
-                  : classes == 30522       ? 103
-                  : classes == 50265       ? 50264
-                                           : -1;
+                                           : gd_run_usual_mask(classes);
   if (s->mask_token >= 0 || s->model.family->images)
     return GD_OK;
   GD_TRY(gd_model_is_causal(&s->model, &causal, err));

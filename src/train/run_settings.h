@@ -18,6 +18,8 @@
  */
 enum gd_status gd_run_set_tokenizer(struct gd_run_settings *s, const char *path, const char *model,
                                     struct gd_arena *arena, struct gd_error *err) GD_MUST_USE;
+/* The token that masks in BERT's and RoBERTa's vocabularies, which their sizes tell; else -1. */
+int64_t gd_run_usual_mask(int64_t classes);
 /* The token that masks, of a new run: given (-1: not given), else the tokenizer's, else that of the
    usual vocabularies of BERT and RoBERTa. GD_BAD_INPUT: a model that needs one has none. */
 enum gd_status gd_run_set_mask(struct gd_run_settings *s, int64_t given,

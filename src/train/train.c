@@ -590,8 +590,8 @@ static enum gd_status check_beginning(const struct training *t,
     snprintf(kept, sizeof kept, "%.4000s/log.jsonl.old", t->o->folder);
     if (passed->foreign > 0)
       status = gd_fail(err, GD_BAD_INPUT,
-                       "%s has a log of %" PRIu32 " steps and checkpoints of another run alone: "
-                       "bring run.json back if it was edited, or take these checkpoints away to "
+                       "%s has a log of %" PRIu32 " steps, but all its checkpoints are of another "
+                       "run: restore run.json if it was edited, or move these checkpoints away to "
                        "begin again",
                        t->o->folder, log.n_points);
     else if (passed->count > 0)

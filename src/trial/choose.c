@@ -51,7 +51,7 @@ static double executed_flops(const struct gd_candidate *candidate) {
 }
 
 /* The model's FLOPs are the same for all methods: MFU tells the faster of two. */
-static void record_plan(const struct gd_planner *p, struct gd_trial *trial,
+static void record_plan(struct gd_planner *p, struct gd_trial *trial,
                         const struct gd_candidate *candidate) {
   const struct gd_plan *plan = &candidate->plan;
   const struct gd_recipe *recipe = &p->model->recipe;
@@ -64,11 +64,17 @@ static void record_plan(const struct gd_planner *p, struct gd_trial *trial,
   trial->host_bytes = plan->host_bytes;
   trial->live_bytes = plan->live_bytes;
   trial->reduces = plan->has_last;
-  trial->plan_hash = gd_plan_hash(plan);
+  if (p->recorded.size != trial->micro_batch || p->recorded.saved != trial->saved_blocks) {
+    p->recorded.size = trial->micro_batch;
+    p->recorded.saved = trial->saved_blocks;
+    p->recorded.plan_hash = gd_plan_hash(plan);
+    p->recorded.flops = executed_flops(candidate);
+  }
+  trial->plan_hash = p->recorded.plan_hash;
   memcpy(trial->bytes, plan->bytes, sizeof trial->bytes);
   memcpy(trial->host_parts, plan->host_parts, sizeof trial->host_parts);
   trial->model_flops_per_step = p->identity.flops * (double)recipe->batch;
-  trial->exec_flops_per_step = executed_flops(candidate) / sequences * (double)recipe->batch;
+  trial->exec_flops_per_step = p->recorded.flops / sequences * (double)recipe->batch;
   trial->train_flops = trial->model_flops_per_step * (double)recipe->steps;
 }
 
@@ -267,6 +273,7 @@ static void forget_others(struct gd_planner *p) {
     gd_candidate_deinit(&p->ready);
     p->ready = (struct gd_candidate){0};
     p->ready_size = p->n_tried = 0;
+    p->recorded.size = 0;
     p->state_bytes = 0;
   }
   p->ready_good = false; /* for this memory that is not known yet */

@@ -39,6 +39,12 @@ struct gd_planner {
   struct gd_candidate ready;
   int64_t ready_size, ready_saved; /* size 0: none */
   bool ready_good;
+  /* What was found out about the plan that was recorded last: size 0: none. */
+  struct {
+    int64_t size, saved;
+    uint64_t plan_hash;
+    double flops; /* of a micro-step, as executed */
+  } recorded;
   double ready_plan_s;
   /* All that were tried, for the device that has these caps and that precision. */
   struct needs tried[MOST_TRIED];

@@ -18,7 +18,10 @@ command -v pkg-config >/dev/null || {
   echo "skipped: no pkg-config here"
   exit 77
 }
-DESTDIR=$root cmake --install "$build" --prefix /usr >"$TMPDIR/log"
+# By components: the list of files of a whole installation is the user's, for `make uninstall`.
+for component in runtime development; do
+  DESTDIR=$root cmake --install "$build" --component $component --prefix /usr >"$TMPDIR/log"
+done
 pc=$(find "$root" -name gpudays.pc)
 [[ -n $pc ]] || fail "gpudays.pc is not installed"
 export PKG_CONFIG_PATH=${pc%/*}

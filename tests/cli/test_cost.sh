@@ -14,6 +14,15 @@ chosen_is() {
   [[ $(chosen "$1") == "$2" ]] || fail "$LAST: chosen $1 is '$(chosen "$1")', not '$2'"
 }
 
+# item LABEL: the text of that line of the answer, on one line however it is wrapped; said_by LABEL TEXT.
+item() {
+  awk -v label="$1" '/^$/ && seen { exit } /^  [a-z]/ { on = substr($0, 3, 10) ~ "^" label " *$" }
+    on && /^  / { seen = 1; text = substr($0, 13); sub(/^ +/, "", text); line = line (line == "" ? "" : " ") text }
+    END { print line }' "$OUT"
+}
+# shellcheck disable=SC2053
+item_is() { [[ $(item "$1") == $2 ]] || fail "$LAST: $1 is '$(item "$1")', not '$2'"; }
+
 # $40k buys 8 x 3090; the days are flagged.
 expect 0 "${paper[@]}" --budget 40k
 shown "to buy: server-8x-3090 for \$21,073, 30 days: the fastest of"
@@ -93,37 +102,42 @@ done
 field_is stack deepspeed
 expect 0 cost pythia-1b --stack pytorch --machine server-8x-4090
 shown "PyTorch with"
-shown "that rests on published figures of that software"
+item_is trust "*that rests on published figures of that software and*"
+item_is next "gpudays plan pythia-1b --gpu 8x4090 --stack pytorch"
 expect 0 cost --budget 500 --days 9 --stack hf-trainer --json
 field_is stack pytorch-eager
 [[ $(grep -c '"times": "predicted"' "$OUT") == $(grep -c '"times":' "$OUT") ]] || fail "other days than predicted ones"
 expect 2 cost pythia-1b --stack pytorch --times paper
-said "--stack pytorch has predicted days alone, and --times paper asks for others"
+said "--stack pytorch only has predicted days, but --times paper asks for other ones"
 expect 2 cost pythia-1b --stack nothing
 said "expected one of composer, deepspeed"
 
 # Renting is an answer: for one run it costs less than any machine, and the first line says so.
 expect 0 cost pythia-1b --times analytic --tokens 20B --budget 500
-[[ $(sed -n 3p "$OUT") =~ ^"rent 8 x "[a-z0-9-]+": \$"[0-9]+" for one run of "[0-9.]+" days, the fastest of "[0-9]+" ways to buy or rent within \$500"$ ]] ||
-  fail "the first sentence is '$(sed -n 3p "$OUT")'"
-shown "buying pays from "
+[[ $(item answer) =~ ^"rent 8 x "[a-z0-9-]+": \$"[0-9]+" for one run, the fastest of "[0-9]+" ways to buy or rent within \$500"$ ]] ||
+  fail "the answer is '$(item answer)'"
+for label in time cost buy or energy next trust; do
+  [[ -n $(item $label) ]] || fail "$LAST: no line $label"
+done
+item_is time "*, done by 20*"
+item_is buy "buying pays from *; break-even: buying the same machine pays after * months of use"
+[[ $(sed '/^MACHINE/,$d' "$OUT" | grep -v "^  next" | awk 'length > 80') == "" ]] || fail "$LAST: more than 80 columns"
 # ... against the cheapest rent, whatever is advised; both ends are said in one line.
-against=$(sed -nE 's/.*, against the cheapest rent of (\$[0-9.,]+) a run$/\1/p' "$OUT")
-[[ $(sed -n 4p "$OUT") == "cheapest: rent "*" x "*" for $against, "*" days; fastest: rent 8 x "* ]] ||
-  fail "against $against: $(sed -n 4p "$OUT")"
+against=$(item buy | sed -nE 's/.*, against the cheapest rent of (\$[0-9.,]+) a run;.*/\1/p')
+item_is or "cheapest: rent * x * for $against, * days; fastest: rent 8 x *"
 ! grep -q "^cheapest to rent" "$OUT" || fail "the cheapest rent is said twice"
+# shellcheck disable=SC2046
+expect 0 $(item next | cut -d' ' -f2-)
 expect 0 cost pythia-1b --times analytic --tokens 20B
-[[ $(sed -n 3p "$OUT") == "rent "*", the least of "*" ways to buy or rent" ]] || fail "no advice to rent"
+item_is answer "rent *, the cheapest of * ways to buy or rent"
 shown "if it is never idle"
 # A few percent of dollars do not decide over many days.
 expect 0 cost pythia-12b --times analytic --machine rented-1x-b200,rented-8x-b200
-[[ $(sed -n 3p "$OUT") == "rent 8 x b200: "* ]] || fail "one GPU for as many dollars: $(sed -n 3p "$OUT")"
+item_is answer "rent 8 x b200: *"
 expect 0 cost pythia-12b --times predicted --machine rented-8x-b200,rented-2x-b200
-[[ $(sed -n 3p "$OUT") == "rent 8 x b200: "*", within 5 % of the least of 2 ways to buy or rent, and "*" times as fast" ]] ||
-  fail "the headline: $(sed -n 3p "$OUT")"
+item_is answer "rent 8 x b200: *, within 5 % of the cheapest of 2 ways to buy or rent, and * times as fast"
 expect 0 cost pythia-12b --times predicted --machine server-4x-5090,rented-8x-b200,rented-4x-b200
-[[ $(sed -n 4p "$OUT") == "cheapest: buy server-4x-5090 for "*"; fastest for up to twice that: rent 8 x b200 for "* ]] ||
-  fail "both ends: $(sed -n 4p "$OUT")"
+item_is or "cheapest: buy server-4x-5090 for *; fastest for up to twice that: rent 8 x b200 for *"
 expect 0 cost pythia-1b --times analytic --tokens 20B
 shown "twice the rent: rent "
 expect 0 cost pythia-1b --times analytic --tokens 20B --json
@@ -134,14 +148,16 @@ awk -v usd="$(advice usd)" -v runs="$(advice buying_pays_runs)" 'BEGIN { exit !(
 [[ $(grep -c '"at": ' "$OUT") == 7 ]] || fail "seven other prices"
 # Dear rents and a long run: buying is the advice.
 expect 0 cost pythia-1b --times analytic --rent 50
-[[ $(sed -n 3p "$OUT") == "buy desktop-1x-"* ]] || fail "no advice to buy: $(sed -n 3p "$OUT")"
+item_is answer "buy desktop-1x-*"
+item_is cost "buy it for \$* of its 5 years for this run, \$* of electricity; renting as much: *; break-even: against renting it after * months of use"
 
 # The answer is no, and what is nearest.
 expect 1 "${paper[@]}" --budget 500
 said "no machine trains pythia-1b for \$500, bought or rented; the cheapest that there is: rent "
 said "; to buy: desktop-1x-3090 for \$2,320"
 expect 1 "${paper[@]}" --days 1
-said "within 1 day, bought or rented; the fastest that there is: rent 8 x h100 for "
+said "no machine is likely to train pythia-1b within 1 day, bought or rented; the fastest that there is: rent 8 x h100 for "
+item_is answer "no: no machine is likely to train it within 1 day, bought or rented"
 expect 1 "${paper[@]}" --budget 500 --json
 field_is chosen null
 field_is advice null
@@ -152,14 +168,14 @@ said "none of these machines"
 
 # Budget and deadline: how much of the model, or which preset.
 expect 0 "${paper[@]}" --budget 5000 --days 30
-shown "bought: desktop-2x-3090, \$4,056, 30 days: 8.3e10 tokens, 27.5 % of the recipe"
-shown "rented: "
+part=$(sed -n '/^in all of the days/,/^$/p' "$OUT" | tr -s ' \n' ' ')
+[[ $part == *" bought desktop-2x-3090, \$4,056, 30 days: 8.3e10 tokens, 27.5 % of the recipe rented 4 x h100, "* ]] ||
+  fail "in all of the days: $part"
 # Nothing is within both: exit 1, the verdict first, and how much of the run is.
 expect 1 cost pythia-12b --times analytic --budget 5000 --days 40
-said "no machine trains pythia-12b within \$5,000 and 40 days, bought or rented; the cheapest in time: rent "
-[[ $(sed -n 3p "$OUT") == "no machine trains it within \$5,000 and 40 days, bought or rented; a part of the run is:" ]] ||
-  fail "the verdict is not first: $(sed -n 3p "$OUT")"
-[[ $(sed -n 4,5p "$OUT") == *"rented: "*" % of the recipe" ]] || fail "the part is not below the verdict"
+said "no machine is likely to train pythia-12b within \$5,000 and 40 days, bought or rented; the cheapest in time: rent "
+item_is answer "no: no machine is likely to train it within \$5,000 and 40 days, bought or rented; a part of the run is:"
+item_is rented "* % of the recipe"
 expect 1 cost pythia-12b --times analytic --budget 5000 --days 30 --json
 field_is advice null
 expect 1 cost pythia-12b --times analytic --budget 1M --days 0.001
@@ -179,12 +195,11 @@ shown "predicted:"
 for model in pythia-14m mamba-130m mamba-1.4b gpt2-xl; do
   rented=$(list_cell "$model" 5) # "8 x b200, $44, 0.038 days", or "-"
   try cost "$model" "${few[@]}"
-  first=$(sed -n 3p "$OUT")
+  first=$(item answer | sed -nE 's/^rent (.*): (\$[0-9.,]+) for one run,.*/\1, \2/p')
   if [[ $rented == - ]]; then
     [[ $(list_cell "$model" 4) == - && $RC == 1 ]] || fail "$model: the list has nothing, cost MODEL '$first'"
   else
-    [[ $RC == 0 && ${first/ for one run of /, } == "rent ${rented/, /: }, the fastest of "* ]] ||
-      fail "$model: the list has '$rented', cost MODEL '$first'"
+    [[ $RC == 0 && $first == "${rented%, *}" ]] || fail "$model: the list has '$rented', cost MODEL '$first'"
   fi
 done
 [[ $(list_cell mamba-1.4b 5) == - && $(list_cell gpt2-xl 6) == predicted ]] || fail "the list: $(grep gpt2-xl "$WORK/list")"
@@ -200,7 +215,50 @@ expect 0 cost "${few[@]}" --json
 chosen_is times predicted
 chosen_is machine desktop-2x-4090
 expect 1 cost --budget 1 --days 1
-said "no preset can be trained for \$1.00 within 1 day"
+said "no preset is likely to be trained within \$1.00 and 1 day"
+
+# A budget alone is a question too, and what is answered comes first.
+expect 0 cost --budget 500 --gpu 4090,h100 --times analytic
+item_is "to rent" "*, the most FLOPs within \$500: * for \$*, * days (* - *); details: gpudays cost *"
+item_is "to buy" "no preset is likely to be trained within \$500"
+model=$(item "to rent" | cut -d, -f1)
+expect 0 cost "$model" --budget 500 --gpu 4090,h100 --times analytic
+[[ $(item answer) == rent* ]] || fail "the largest of the list is not to be had"
+
+# GPUs by name and number, bought and rented, and no others.
+expect 0 cost pythia-1b --tokens 20B --gpu 2x4090,8xa100 --times analytic --csv
+[[ $(tail -n +2 "$OUT" | cut -d, -f3,4 | sort -u | paste -sd' ') == "4090,2 a100,8" ]] || fail "$LAST: other GPUs"
+[[ $(tail -n +2 "$OUT" | cut -d, -f5 | grep -c '[0-9]') -ge 2 ]] || fail "$LAST: nothing is for sale"
+expect 0 cost pythia-1b --tokens 20B --gpu a100 --times analytic --csv
+[[ $(tail -n +2 "$OUT" | cut -d, -f4 | sort -nu | paste -sd' ') == "1 2 4 8" ]] || fail "$LAST: not 1, 2, 4 and 8 of them"
+expect 0 cost pythia-160m --gpu 16xa100,3x4090 --times analytic --csv
+[[ $(tail -n +2 "$OUT" | cut -d, -f2,4 | sort | paste -sd' ') == "2x-server-8x-a100,16 rented-3x-4090,3" ]] ||
+  fail "$LAST: $(tail -n +2 "$OUT" | cut -d, -f2,4 | paste -sd' ')"
+expect 0 cost pythia-160m --gpu 2xrtx-4090 --times predicted --json
+days=$(field days)
+expect 0 plan pythia-160m --gpu 2x4090 --json
+awk -v a="$days" -v b="$(field days)" 'BEGIN { exit !(a / b > 0.98 && a / b < 1.02) }' || fail "$days days, and plan has $(field days)"
+
+# One's own GPU, at one's own prices: a file, in the folder of the user's or by its path.
+sed -e 's/"name": "4090"/"name": "mine"/' -e 's/"aliases": .*/"aliases": [],/' "$GD_SOURCE_DIR/data/gpus/4090.json" >"$WORK/mine.json"
+mkdir -p "$XDG_CONFIG_HOME/gpudays/gpus"
+expect 1 cost pythia-160m --gpu "$WORK/mine.json" --times analytic
+said "no price is known of the GPUs that train pythia-160m; --usd-per-hour says one"
+[[ -n $(item time) && $(item energy) == *"kg of CO2"* ]] || fail "$LAST: no days, or no energy"
+cp "$WORK/mine.json" "$XDG_CONFIG_HOME/gpudays/gpus/"
+expect 0 cost pythia-160m --gpu 2xmine --usd-per-hour 0.4 --times analytic --json
+[[ $(advice way) == rent ]] || fail "the price of an hour is not one to rent"
+awk -v usd="$(advice usd)" -v days="$(advice days)" 'BEGIN { exit !((usd / (2 * 24 * 0.4 * days) - 1) ^ 2 < 1e-12) }' ||
+  fail "$(advice usd) dollars for $(advice days) days at 0.4 a GPU-hour"
+field_is rent_provider --usd-per-hour
+expect 0 cost pythia-160m --gpu 2xmine --gpu-usd 900 --times analytic --json
+[[ $(advice way) == buy ]] || fail "a price to buy is not one"
+dear=$(field hardware_usd)
+expect 0 cost pythia-160m --gpu 2xmine --gpu-usd 400 --times analytic --json
+awk -v a="$dear" -v b="$(field hardware_usd)" 'BEGIN { exit !((a - b - 1000) ^ 2 < 1e-6) }' || fail "two GPUs for 500 less each: $dear, $(field hardware_usd)"
+expect 0 cost pythia-160m --gpu 2x4090 --gpu-usd 100 --times analytic
+item_is buy "*desktop-2x-4090 for \$1,*"
+rm -r "$XDG_CONFIG_HOME/gpudays/gpus"
 
 # Terms: every one is shown with its source, and every one can be said.
 expect 0 "${paper[@]}" --machine server-8x-a100 --rent reserved
@@ -262,8 +320,8 @@ expect 0 cost pythia-14m --machine server-4x-a100,server-8x-a100 --csv
 sed '/A100/s/"stalled_share":0.0/"stalled_share":0.5/; s/NVIDIA A100 80GB PCIe/NVIDIA H200/; s/"days_low":1.6087[0-9]*/"days_low":0.8125/' "$(dirname "$0")/results.jsonl" >"$WORK/h200"
 expect 0 results load "$WORK/h200" --store "$WORK/h200.db"
 expect 0 cost pythia-14m --times measured --machine rented-4x-h200 --store "$WORK/h200.db"
-[[ $(sed -n 3p "$OUT") == "rent 4 x h200: "*", the only way to buy or rent" ]] || fail "H200: $(sed -n 3p "$OUT")"
-shown "buying was not compared: no machine for sale has days here"
+item_is answer "rent 4 x h200: *, the only way to buy or rent"
+item_is buy "buying was not compared: no machine for sale has days here"
 expect 0 cost pythia-14m --times measured --machine rented-4x-h200 --store "$WORK/h200.db" --text
 ! grep -q "Buying" "$OUT" || fail "the paragraph compares with nothing"
 expect 0 cost pythia-14m --times measured --machine rented-4x-h200 --store "$WORK/h200.db" --json
@@ -294,7 +352,10 @@ expect 0 "${paper[@]}" --csv --machine server-8x-a100,desktop-2x-h100
 head -1 "$OUT" | grep '^model,machine,gpu,count,hardware_usd,experiment_usd,days,' >/dev/null || fail "CSV: the header"
 
 # What cannot be meant.
-for arguments in "" "--budget 5000" "--days 3" "--text --budget 5000 --days 30" \
+for arguments in "" "--days 3" "pythia-1b --gpu a100 --machine server-8x-a100" "pythia-1b --gpu-usd 500" \
+  "pythia-1b --rent 2 --usd-per-hour 2" "pythia-1b --usd-per-hour 0" "pythia-1b --gpu 0xa100" "pythia-1b --gpu abacus" \
+  "pythia-1b --jobs 2" "pythia-1b --wall-limit 1m" "pythia-1b --wall-limit 24" "pythia-1b --queue-wait soon" \
+  "pythia-1b --wall-limit 1d --jobs 0" "--text --budget 5000 --days 30" \
   "pythia-1b --budget -5" "pythia-1b --budget 0" "pythia-1b --budget many" "pythia-1b --budget 4x" \
   "pythia-1b --days 0" "pythia-1b --days -1" "pythia-1b --days nan" "pythia-1b --pue 0.9" \
   "pythia-1b --utilisation 0" "pythia-1b --utilisation 1.5" "pythia-1b --kwh-usd -1" \

@@ -21,7 +21,7 @@ golden() {
 }
 update=${1:-}
 golden help help
-for command in models gpus estimate plan bench results best export cost survey tokens report verify fit accuracy doctor completion help; do
+for command in models gpus estimate plan bench results best export cost survey tokens report verify fit accuracy doctor schema completion help; do
   golden "help_$command" help "$command"
 done
 golden help_methods help methods

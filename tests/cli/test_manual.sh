@@ -86,12 +86,15 @@ tiny_config "$WORK/other"
 sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-seconds 0.1 --methods naive)
 {
   "$GPUDAYS" models --json
+  "$GPUDAYS" models --check pythia-14m --json
+  "$GPUDAYS" plan --params 1B --gpu a100 --json
   "$GPUDAYS" gpus --json
   "$GPUDAYS" gpus --check "$GD_SOURCE_DIR/data/gpus/a100.json" --json
   "$GPUDAYS" estimate --json
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack paper --json
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack pytorch --json
+  "$GPUDAYS" why gpt2 --gpu a100-40gb --log "$GD_SOURCE_DIR/tests/cli/why/attention_scores.log" --json
   "$GPUDAYS" fit --json
   "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
   "$GPUDAYS" results load "$(dirname "$0")/results.jsonl" --json
@@ -100,6 +103,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" results --total --json
   "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" export pythia-14m --format hf --json
+  "$GPUDAYS" results remove --model pythia-14m --json 2>/dev/null || [[ $? == 2 ]]
   "$GPUDAYS" survey --questions --json
   "$GPUDAYS" tokens "$GD_SOURCE_DIR/README.md" -o "$WORK/tokens" --json
   "$GPUDAYS" tokens --decode "$WORK/tokens" --count 9 --json
@@ -114,6 +118,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   sed 's/^yes/maybe/' "$WORK/answers.csv" >"$WORK/refused.csv"
   "$GPUDAYS" survey "$WORK/refused.csv" --json 2>/dev/null || [[ $? == 2 ]]
   "$GPUDAYS" cost pythia-1b --times paper --budget 5000 --days 30 --text --json
+  "$GPUDAYS" cost pythia-1b --times paper --machine server-8x-a100 --wall-limit 24h --queue-wait 6h --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" report -o "$WORK/report" --json
   "$GPUDAYS" doctor --json --threads 1

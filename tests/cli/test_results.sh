@@ -525,7 +525,7 @@ expect 2 results load "$WORK/table.csv"
 said 'column "tokens_per_s"'
 sed '1s/$/,colour/; 2,$s/$/,red/' "$WORK/published.csv" >"$WORK/table.csv"
 expect 2 results load "$WORK/table.csv"
-said '"colour", is none that '
+said '"colour", is not one that '
 # What a file says of its recipe is not believed: the trial is the one of its key and numbers.
 recipe_of() { # STORE: of the first trial
   GPUDAYS_DB=$1 expect 0 results --json

@@ -10,14 +10,14 @@ commands=$("$GPUDAYS" help --json | sed -n '/^  "commands": \[$/,/^  \]/s/^ *"na
 twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
 [[ -z $twice ]] || fail "two options are called $twice"
 
-# A small terminal has 24 lines; plan, results, bench and train have more options than that, and the list of
+# A small terminal has 24 lines; plan, cost, results, bench and train have more options than that, and the list of
 # commands is in groups.
 fits_screen() {
   local most=24
-  [[ $* != *plan* && $* != *results* ]] || most=32
+  [[ $* != *plan* && $* != *results* && $* != *cost* ]] || most=32
   [[ $* != *bench* ]] || most=44
   [[ $* != *train* ]] || most=80
-  [[ $* != help && $* != --help ]] || most=40
+  [[ $* != help && $* != --help ]] || most=44
   expect 0 "$@"
   [[ $(wc -l <"$OUT") -le $most ]] || fail "$LAST: more than $most lines"
   awk 'length > 80 { exit 1 }' "$OUT" || fail "$LAST: more than 80 columns"

@@ -28,9 +28,9 @@ silent
 expect 1 export pythia-14m --format hf --ranks 4
 said "gpudays bench pythia-14m --methods all --ranks 4"
 expect 2 export pythia-14m
-said "hf, deepspeed, torchtitan or sbatch"
+said "hf, train.py, deepspeed, torchtitan or sbatch"
 expect 2 export pythia-14m --format yaml
-said "hf, deepspeed, torchtitan or sbatch"
+said "hf, train.py, deepspeed, torchtitan or sbatch"
 expect 2 export no-such-model --format hf
 expect 2 export --format hf
 for arguments in "--methods all" "--methods naive,free-lunch" "--methods nope" \

@@ -159,7 +159,8 @@ static void make_point(struct point *p, const char *model, const struct gd_metho
 }
 
 static enum gd_status run(struct point *p, enum gd_export_format format) {
-  struct gd_export from = {.model = &p->model, .trial = &p->trial, .seed = 7};
+  struct gd_export from = {
+      .model = &p->model, .trial = &p->trial, .seed = 7, .config = "{\"it\": \"isn't\"}"};
   p->text.length = p->notes.length = 0;
   p->err = (struct gd_error){0};
   enum gd_status status = gd_export(format, &from, &p->text, &p->notes, &p->err);
@@ -266,6 +267,67 @@ static void check_hf(struct point *p) {
 static void test_hf(void **state) {
   (void)state;
   each_point(check_hf);
+}
+
+/* --- train.py ------------------------------------------------------------------------------ */
+
+static bool has_line(const struct point *p, const char *line) {
+  const char *at = strstr(p->text.text, line);
+  return at && (at == p->text.text || at[-1] == '\n');
+}
+
+/* All of it is filled in, from the family that it is of; and the settings are those of hf. */
+static void check_train_py(struct point *p) {
+  char line[96];
+  struct gd_strbuf settings = {0};
+  bool causal;
+  assert_int_equal(gd_model_is_causal(&p->model, &causal, &p->err), GD_OK);
+  assert_int_equal(run(p, GD_EXPORT_HF), GD_OK);
+  gd_strbuf_append(&settings, p->text.text);
+  assert_int_equal(run(p, GD_EXPORT_TRAIN_PY), GD_OK);
+  assert_non_null(strstr(p->text.text, settings.text));
+  gd_strbuf_deinit(&settings);
+  assert_false(has_line(p, "#if") || has_line(p, "#end"));
+  for (const char *at = p->text.text; (at = strchr(at, '@')); at++)
+    assert_true(strncmp(at, "@staticmethod", strlen("@staticmethod")) == 0);
+  assert_non_null(strstr(p->text.text, "{\"it\": \"isn\\u0027t\"}"));
+  snprintf(line, sizeof line, "GPUS = %d  #", p->trial.ranks);
+  assert_true(has_line(p, line));
+  assert_int_equal(has_line(p, "SEQ = "), !p->model.family->images);
+  assert_int_equal(has_line(p, "import numpy"), !p->model.family->images);
+  assert_int_equal(has_line(p, "MASK_TOKEN = "), !causal && !p->model.family->images);
+  assert_int_equal(has_line(p, "def collate("), p->model.family->images);
+  assert_false(noted(p, "attention is an argument") || noted(p, "no length of sequences"));
+}
+
+static void test_train_py(void **state) {
+  (void)state;
+  each_point(check_train_py);
+}
+
+/* What a format says whole is what its software is planned with. */
+static void test_software(void **state) {
+  (void)state;
+  static struct point p;
+  struct gd_method zero, fsdp;
+  make_point(&p, "pythia-160m", &(struct gd_method){0}, 4, "cuda");
+  assert_int_equal(gd_method_parse("free-lunch+zero2", &zero, &p.err), GD_OK);
+  assert_int_equal(gd_method_parse("free-lunch+fsdp3+offload", &fsdp, &p.err), GD_OK);
+  assert_string_equal(gd_export_stack(GD_EXPORT_HF, &p.model, NULL), "pytorch-compile");
+  assert_string_equal(gd_export_stack(GD_EXPORT_SBATCH, &p.model, &fsdp), "pytorch-compile");
+  assert_string_equal(gd_export_stack(GD_EXPORT_TRAIN_PY, &p.model, &zero), "deepspeed");
+  assert_string_equal(gd_export_stack(GD_EXPORT_DEEPSPEED, &p.model, NULL), "deepspeed");
+  assert_string_equal(gd_export_stack(GD_EXPORT_TORCHTITAN, &p.model, NULL), "torchtitan");
+  assert_false(gd_export_keeps(GD_EXPORT_HF, &zero, true));
+  assert_true(gd_export_keeps(GD_EXPORT_HF, &fsdp, true));
+  assert_true(gd_export_keeps(GD_EXPORT_DEEPSPEED, &zero, true));
+  assert_false(gd_export_keeps(GD_EXPORT_DEEPSPEED, &fsdp, true));
+  assert_false(gd_export_keeps(GD_EXPORT_TORCHTITAN, &zero, true));
+  assert_true(gd_export_keeps(GD_EXPORT_TORCHTITAN, &fsdp, true));
+  assert_false(gd_export_keeps(GD_EXPORT_TORCHTITAN, &fsdp, false));
+  assert_int_equal(gd_export_of_stack("deepspeed", &p.model, &zero), GD_EXPORT_DEEPSPEED);
+  assert_int_equal(gd_export_of_stack("torchtitan", &p.model, &fsdp), GD_EXPORT_HF); /* no Llama */
+  point_deinit(&p);
 }
 
 /* --- deepspeed ----------------------------------------------------------------------------- */
@@ -418,7 +480,13 @@ static void test_sbatch_time(void **state) {
   assert_int_equal(run(&p, GD_EXPORT_SBATCH), GD_OK);
   assert_true(shows(&p, "--array=1-1000%1\n"));
   assert_true(noted(&p, "submit it again"));
-  p.trial.status = GD_TRIAL_PLANNED;
+  p.trial.days_high = 0.5;
+  p.trial.status = GD_TRIAL_PLANNED; /* and predicted */
+  assert_int_equal(run(&p, GD_EXPORT_SBATCH), GD_OK);
+  assert_true(shows(&p, "#SBATCH --time=0-13:12:00\n"));
+  assert_true(shows(&p, "as gpudays predicts it"));
+  assert_false(noted(&p, "not measured"));
+  p.trial.step_s = 0;
   p.trial.host_bytes = INT64_C(100) << 30; /* offload beyond the paper's 64 GB */
   assert_int_equal(run(&p, GD_EXPORT_SBATCH), GD_OK);
   assert_true(shows(&p, "--mem=125G\n"));
@@ -549,6 +617,7 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_train_py),    cmocka_unit_test(test_software),
       cmocka_unit_test(test_hf),          cmocka_unit_test(test_deepspeed),
       cmocka_unit_test(test_torchtitan),  cmocka_unit_test(test_sbatch),
       cmocka_unit_test(test_sbatch_time), cmocka_unit_test(test_remainder),

@@ -163,6 +163,8 @@ static void test_presets(void **state) {
       {"olmo-1b", 1176764416, 0},      {"roberta", 355412057, 4.8e21},
       {"roberta-base", 124697433, 0},  {"bert-base", 109514298, 0},
       {"smollm-135m", 134515008, 0},   {"qwen2.5-0.5b", 494032768, 0},
+      {"qwen3-0.6b", 596049920, 0},    {"qwen3-1.7b", 1720574976, 0},
+      {"qwen3-4b", 4022468096, 0},     {"qwen3-8b", 8190735360, 0},
   };
   (void)state;
   for (size_t i = 0; i < COUNT(presets); i++)

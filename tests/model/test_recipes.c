@@ -70,6 +70,11 @@ static const struct published {
     {"smollm-135m", 3e-3, 0, 0.95, 1e-8, 0.01, 1, 2000},
     /* arXiv:2309.16609, Table 1 and section 2.4: Qwen2.5's own are not published */
     {"qwen2.5-0.5b", 3e-4, 3e-5, 0.95, 1e-8, 0.1, 1, 2000},
+    /* the same: Qwen3's are not published either */
+    {"qwen3-0.6b", 3e-4, 3e-5, 0.95, 1e-8, 0.1, 1, 2000},
+    {"qwen3-1.7b", 3e-4, 3e-5, 0.95, 1e-8, 0.1, 1, 2000},
+    {"qwen3-4b", 3e-4, 3e-5, 0.95, 1e-8, 0.1, 1, 2000},
+    {"qwen3-8b", 3e-4, 3e-5, 0.95, 1e-8, 0.1, 1, 2000},
 };
 enum { PUBLISHED = sizeof published / sizeof *published };
 

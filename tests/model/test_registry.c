@@ -276,11 +276,18 @@ static void test_defaults(void **state) {
   const struct gd_recipe *recipe = &model.recipe;
   assert_int_equal(recipe->batch, 512);
   assert_int_equal(recipe->seq, 2048);
-  assert_int_equal(recipe->steps, 100000);
+  struct gd_graph graph; /* 20 tokens a parameter, in whole steps; a 50th of them warms up */
+  gd_graph_init(&graph);
+  model.family->build(&model, 1, &graph);
+  int64_t parameters = gd_graph_parameters(&graph);
+  gd_graph_deinit(&graph);
+  assert_int_equal(recipe->steps, (20 * parameters + 512 * 2048 - 1) / (512 * 2048));
+  assert_int_equal(model.assumed, GD_ASSUMED_STEPS | GD_ASSUMED_BATCH | GD_ASSUMED_SEQ |
+                                      GD_ASSUMED_LR | GD_ASSUMED_PRECISION);
   assert_int_equal(recipe->precision, GD_PRECISION_BF16);
   assert_int_equal(recipe->optimizer, GD_OPTIMIZER_ADAMW);
   assert_true(recipe->lr == 3e-4 && recipe->min_lr == 3e-5);
-  assert_int_equal(recipe->warmup_steps, 2000);
+  assert_int_equal(recipe->warmup_steps, (recipe->steps + 49) / 50);
   assert_int_equal(parse("{" CONFIG ", \"max_position_embeddings\": 512}", &model, &err), GD_OK);
   assert_int_equal(model.recipe.seq, 512);
   assert_int_equal(parse("{" CONFIG ", \"max_position_embeddings\": 8192}", &model, &err), GD_OK);

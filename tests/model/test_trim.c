@@ -19,7 +19,7 @@
   "{\"model_type\": \"gpt2\", \"vocab_size\": 71, \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3, " \
   "\"n_positions\": 80, \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"
 static const char *const causal[] = {"neox-serial", "neox-parallel", "llama-a", "qwen2",
-                                     "olmo",        "mamba-a",       GPT2};
+                                     "qwen3",       "olmo",          "mamba-a", GPT2};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Tokens of a sequence that the first embedding reads. */

@@ -354,7 +354,8 @@ static void test_terms(void **state) {
   struct gd_error err = {0};
   const char *provider = NULL;
   const struct gd_money_figure *const figures[GD_MONEY_TERM_COUNT] = {
-      &terms.usd_per_kwh, &terms.pue, &terms.utilisation, &terms.g_co2_per_kwh, &terms.mfu};
+      &terms.usd_per_kwh,   &terms.pue, &terms.utilisation,
+      &terms.g_co2_per_kwh, &terms.mfu, &terms.rent_usd_per_gpu_hour};
   for (int i = 0; i < GD_MONEY_TERM_COUNT; i++) {
     gd_money_terms_set(&terms, (enum gd_money_term)i, 7 + i, "--given");
     assert_string_equal(figures[i]->source, "--given");
@@ -373,6 +374,41 @@ static void test_terms(void **state) {
   assert_true(terms.rent_usd_per_gpu_hour.value > 1.49 && terms.rent_usd_per_gpu_hour.value < 1.51);
 }
 
+/* An interval is held against the deadline, not the days in its middle; the paper's days are. */
+static void test_deadlines(void **state) {
+  struct gd_money_terms t = terms();
+  struct gd_money_option option = option_of(&machine, 10);
+  (void)state;
+  option.time.times = GD_TIMES_PREDICTED;
+  option.time.days_low = 8;
+  option.time.days_high = 14;
+  gd_money_price(&t, &option);
+  struct gd_money_table table = {.terms = t, .options = &option, .count = 1};
+  struct gd_money_advice advice;
+  gd_money_advise(&table, &(struct gd_money_limits){.days = 14}, &advice);
+  assert_ptr_equal(advice.option, &option);
+  gd_money_advise(&table, &(struct gd_money_limits){.days = 13.9}, &advice);
+  assert_null(advice.option);
+  gd_money_advise(&table, &(struct gd_money_limits){.days = 13.9, .at_risk = true}, &advice);
+  assert_ptr_equal(advice.option, &option);
+  gd_money_advise(&table, &(struct gd_money_limits){.days = 7.9, .at_risk = true}, &advice);
+  assert_null(advice.option);
+  /* Days in a queue count, dollars of rent are those of computing. */
+  double rent_usd = option.rent_usd;
+  table.terms.queue = t.queue = (struct gd_queue){.wall_limit_s = 86400, .wait_s = 43200};
+  gd_money_price(&t, &option);
+  assert_near(option.rent_usd, rent_usd);
+  assert_true(option.calendar.days_high > 14 + 14 / 2.0);
+  gd_money_advise(&table, &(struct gd_money_limits){.days = 14}, &advice);
+  assert_null(advice.option);
+  gd_money_advise(&table, &(struct gd_money_limits){.days = 25}, &advice);
+  assert_ptr_equal(advice.option, &option);
+  t.queue = (struct gd_queue){0};
+  option.time.times = GD_TIMES_PAPER;
+  gd_money_price(&t, &option);
+  assert_int_equal(gd_money_deadline(&option, 10), GD_DEADLINE_LIKELY);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_terms),           cmocka_unit_test(test_price),
@@ -383,6 +419,7 @@ int main(void) {
       cmocka_unit_test(test_rented),          cmocka_unit_test(test_advise),
       cmocka_unit_test(test_advise_scaled),   cmocka_unit_test(test_reach),
       cmocka_unit_test(test_advise_near),     cmocka_unit_test(test_times),
+      cmocka_unit_test(test_deadlines),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,8 @@ static struct gd_error err;
 
 /* One of each family, and what differs inside one. */
 static const char *const folders[] = {
-    "neox-parallel", "neox-serial", "neox-nobias", "gpt2-a",  "llama-a", "mistral",    "qwen2",
-    "olmo",          "roberta-a",   "bert",        "mamba-a", "vit-a",   "convnext-a",
+    "neox-parallel", "neox-serial", "neox-nobias", "gpt2-a", "llama-a", "mistral", "qwen2",
+    "qwen3",         "olmo",        "roberta-a",   "bert",   "mamba-a", "vit-a",   "convnext-a",
 };
 enum { N_FOLDERS = sizeof folders / sizeof *folders };
 

@@ -126,8 +126,126 @@ static void test_files(void **state) {
 /* A figure as a page holds it. */
 static void draw_inside(const struct gd_plot *plot, const char *name, struct gd_strbuf *text) {
   struct gd_error err = {0};
-  if (gd_plot_write_both(plot, plot, scratch_path(""), name, text, &err) != GD_OK)
+  struct gd_plot_batch *batch = gd_plot_batch_new();
+  assert_non_null(batch);
+  if (gd_plot_batch_add(batch, plot, plot, scratch_path(""), name, &err) != GD_OK ||
+      gd_plot_batch_draw(batch, &err) != GD_OK)
     fail_msg("%s", err.text);
+  gd_strbuf_append(text, gd_plot_batch_svg(batch, 0));
+  gd_plot_batch_free(batch);
+}
+
+/* Many figures, by several runs of gnuplot: each file is the figure of its name. One that is not
+   for a page has no PNG. */
+static void test_batch(void **state) {
+  enum { FIGURES = 5 };
+  static const char *const titles[FIGURES] = {"First", "Second", "Third", "Fourth", "Fifth"};
+  struct gd_error err = {0};
+  struct gd_strbuf text = {0};
+  char name[32];
+  (void)state;
+  need_gnuplot();
+  struct gd_plot_batch *batch = gd_plot_batch_new();
+  assert_non_null(batch);
+  for (int i = 0; i < FIGURES; i++) {
+    struct gd_plot plot = bars();
+    plot.title = titles[i];
+    snprintf(name, sizeof name, "figure-%d", i);
+    assert_int_equal(
+        gd_plot_batch_add(batch, &plot, i == 3 ? NULL : &plot, scratch_path(""), name, &err),
+        GD_OK);
+  }
+  if (gd_plot_batch_draw(batch, &err) != GD_OK)
+    fail_msg("%s", err.text);
+  for (int i = 0; i < FIGURES; i++) {
+    snprintf(name, sizeof name, "figure-%d.svg", i);
+    read_back(name, &text);
+    for (int k = 0; k < FIGURES; k++)
+      assert_int_equal(strstr(text.text, titles[k]) != NULL, k == i);
+    snprintf(name, sizeof name, "figure-%d.png", i);
+    assert_int_equal(access(scratch_path(name), F_OK) == 0, i != 3);
+    assert_int_equal(strstr(gd_plot_batch_svg(batch, i), titles[i]) != NULL, i != 3);
+  }
+  gd_plot_batch_free(batch);
+  gd_strbuf_deinit(&text);
+}
+
+/* No text is smaller than 12 pixels, whatever the kind and however many there are of them. */
+static void test_text_sizes(void **state) {
+  enum { COLUMNS = 16, ROWS = 6 };
+  double values[COLUMNS], x[COLUMNS];
+  const char *names[COLUMNS], *labels[COLUMNS];
+  struct gd_plot_series series[ROWS];
+  struct gd_plot_panel panels[ROWS];
+  (void)state;
+  need_gnuplot();
+  for (int i = 0; i < COLUMNS; i++) {
+    x[i] = i + 1;
+    values[i] = 12345.678 / (i + 1);
+    names[i] = labels[i] = i % 2 ? "Pythia 160M" : "free-lunch";
+  }
+  for (int s = 0; s < ROWS; s++) {
+    series[s] = (struct gd_plot_series){
+        .name = names[s], .x = x, .y = values, .labels = labels, .count = COLUMNS};
+    panels[s] = (struct gd_plot_panel){names[s], "unit", series, 2};
+  }
+  for (int kind = GD_PLOT_BARS; kind <= GD_PLOT_CELLS + 1; kind++) {
+    struct gd_strbuf text = {0};
+    struct gd_plot plot = {.kind = (enum gd_plot_kind)kind,
+                           .title = "Title",
+                           .x_label = "x",
+                           .y_label = "y",
+                           .note = "A note",
+                           .categories = names,
+                           .n_categories = COLUMNS,
+                           .series = series,
+                           .n_series = ROWS,
+                           .empty_name = "nothing"};
+    if (kind > GD_PLOT_CELLS) {
+      plot.kind = GD_PLOT_LINES;
+      plot.panels = panels;
+      plot.n_panels = ROWS;
+      plot.series = NULL;
+      plot.n_series = 0;
+    }
+    draw_inside(&plot, "sizes", &text);
+    int count = 0;
+    for (const char *at = text.text; (at = strstr(at, "font-size=\"")); count++) {
+      at += strlen("font-size=\"");
+      assert_true(strtod(at, NULL) >= 12);
+    }
+    assert_true(count > 3);
+    gd_strbuf_deinit(&text);
+  }
+}
+
+/* Small multiples: each panel has its title, all share one legend, and the CSV says which is which.
+ */
+static void test_panels(void **state) {
+  static const double x[] = {1, 2, 4}, y[] = {8, 4, 2};
+  struct gd_plot_series series[] = {{.name = "A100", .x = x, .y = y, .count = 3},
+                                    {.name = "H100", .x = x, .y = fast, .count = 2}};
+  struct gd_plot_panel panels[] = {{"small", NULL, series, 2}, {"large", NULL, series, 1}};
+  struct gd_plot plot = {.kind = GD_PLOT_SCATTER,
+                         .x_label = "USD",
+                         .y_label = "days",
+                         .panels = panels,
+                         .n_panels = 2,
+                         .shared_y = true,
+                         .joined = true,
+                         .log_x = true,
+                         .log_y = true};
+  struct gd_strbuf text = {0};
+  (void)state;
+  check_csv(&plot, "panel,series,USD,days\nsmall,A100,1,8\nsmall,A100,2,4\nsmall,A100,4,2\n"
+                   "small,H100,1,18\nsmall,H100,2,15\n"
+                   "large,A100,1,8\nlarge,A100,2,4\nlarge,A100,4,2\n");
+  need_gnuplot();
+  draw_inside(&plot, "panels", &text);
+  assert_int_equal(count_of(text.text, "small"), 1);
+  assert_int_equal(count_of(text.text, "large"), 1);
+  assert_int_equal(count_of(text.text, "A100"), 1);
+  gd_strbuf_deinit(&text);
 }
 
 /* What an axis shows: bars of a known height, in the SVG's own numbers. */
@@ -357,6 +475,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_csv),
       cmocka_unit_test_setup_teardown(test_files, scratch_setup, scratch_teardown),
+      cmocka_unit_test_setup_teardown(test_batch, scratch_setup, scratch_teardown),
+      cmocka_unit_test_setup_teardown(test_text_sizes, scratch_setup, scratch_teardown),
+      cmocka_unit_test_setup_teardown(test_panels, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_bar_heights, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_names_of_columns, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_numbers_of_bars, scratch_setup, scratch_teardown),

@@ -212,7 +212,7 @@ static void intervals_are_students(void **state) {
   for (int draws = 1; draws < 40; draws++)
     assert_true(gd_interval_half(0.01, draws) > gd_interval_half(0.01, draws + 1));
   assert_near(gd_interval_half_of(gd_interval_error(0.3)), 0.3);
-  assert_string_equal(gd_interval_say(0.4, text), "-40 to +67 %");
+  assert_string_equal(gd_interval_say(0.4, text), "x0.60 to x1.67");
   /* What trials taught sets the interval of their class, whatever the worst of them was. */
   struct gd_rates rates = {.multiprocessors = 132,
                            .busy_share = 0,

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The page in a browser: no errors, nothing asked of a network, ids and anchors in order, tables that
-# sort by their buttons, a theme that changes, and no sideways scrolling of the page on a phone.
+# sort by their buttons, a theme that changes, an appendix that opens for links and print; and at the
+# widths of a desktop and of a phone no text of a figure below 12 pixels, none upon another, nothing
+# wider than the page, and a hint at every box that scrolls.
 # shellcheck source=/dev/null
 source "$GD_SOURCE_DIR/tests/cli/common.sh"
 
@@ -14,6 +16,7 @@ if [[ -z $browser ]]; then
 fi
 
 expect 0 results load "$GD_SOURCE_DIR/results/h200.csv"
+expect 0 results load "$GD_SOURCE_DIR/results/epyc.csv"
 try report -o "$WORK/report" --no-predictions
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 
@@ -36,6 +39,36 @@ watcher='<script>window.wrong = []; addEventListener("error", function (e) { wro
   check("nothing was loaded", performance.getEntriesByType("resource").length === 0);
   check("drawings have names", all("svg").every(function (s) { return s.getAttribute("aria-label"); }));
   check("one h1", all("h1").length === 1);
+  /* The appendix is folded until it is linked to, or printed. */
+  var appendix = document.querySelector("details.appendix");
+  check("appendix is folded", !appendix.open && appendix.querySelector("#table-1"));
+  dispatchEvent(new Event("beforeprint"));
+  check("print opens it", appendix.open);
+  dispatchEvent(new Event("afterprint"));
+  check("and folds it again", !appendix.open);
+  location.hash = "#figure-7";
+  dispatchEvent(new Event("hashchange"));
+  check("a link opens it", appendix.open);
+  all("details").forEach(function (d) { d.open = true; });
+  check("figures have titles", all("figure").every(function (f) {
+    return !f.querySelector("svg") || f.querySelector("figcaption b").textContent.length > 8; }));
+  var small = [], upon = [];
+  all("svg").forEach(function (svg) {
+    var name = svg.closest("figure").id, scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+    var boxes = Array.prototype.map.call(svg.querySelectorAll("text"), function (text) {
+      if (parseFloat(getComputedStyle(text).fontSize) * scale < 11.99) small.push(name);
+      var box = text.getBoundingClientRect(); /* of letters alone, not of the line's height */
+      return { text: text.textContent.trim(), x0: box.left + 1, x1: box.right - 1, y0: box.top + 3, y1: box.bottom - 3,
+        rotated: text.closest("[transform*=rotate]") };
+    }).filter(function (box) { return box.text && !box.rotated; });
+    boxes.forEach(function (a, i) {
+      boxes.slice(i + 1).forEach(function (b) {
+        if (a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1) upon.push(name + ": " + a.text + " / " + b.text);
+      });
+    });
+  });
+  check("texts of figures have 12 pixels " + small.join(" "), small.length === 0);
+  check("no text of a figure lies upon another " + upon.slice(0, 9).join("; "), upon.length === 0);
   check("columns have headers", all("table").every(function (t) {
     return t.querySelectorAll("thead th[scope=col]").length > 0; }));
   /* Table 1 by its second column: days on one RTX 3090, which Pythia 6.9B has none of. */
@@ -68,6 +101,16 @@ watcher='<script>window.wrong = []; addEventListener("error", function (e) { wro
   check("themes differ", !theme.hidden && press_until("dark") !== press_until("light") && light);
   /* On a phone wide things scroll by themselves, the page does not. */
   check("page is as wide as the window", document.documentElement.scrollWidth <= innerWidth);
+  var wider = all("body *").filter(function (e) {
+    return e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll") && !e.classList.contains("skip"); });
+  check("nothing is wider than the window " + wider.map(function (e) { return e.tagName + e.id; }), wider.length === 0);
+  /* Observers of sizes run after this script: what they would do is asked for. */
+  all(".scroll").forEach(function (s) { s.dispatchEvent(new Event("scroll")); });
+  check("tables and figures are in boxes", all("table, svg").every(function (e) { return e.closest(".box > .scroll"); }));
+  check("boxes that scroll say so", all(".scroll").every(function (s) {
+    var hint = s.parentNode.querySelector(".hint"), over = s.scrollWidth > s.clientWidth + 1;
+    return over === (getComputedStyle(hint).display !== "none") && (!over || getComputedStyle(s).overflowX === "auto"); }));
+  check("some scroll on a phone", innerWidth > 600 || all(".box.over").length > 10);
   var pre = document.createElement("pre");
   pre.id = "answers";
   pre.textContent = say.join("\n") + "\nend";

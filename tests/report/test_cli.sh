@@ -6,10 +6,18 @@ source "$GD_SOURCE_DIR/tests/cli/common.sh"
 out=$WORK/made/report
 
 # Every item of the paper has its anchor, its entry in the contents, and says where it comes from.
-items=(table-1 table-3 table-4 table-5 table-6 table-7 appendix-j store)
+items=(table-1 table-3 table-4 table-5 table-6 table-7 appendix-j)
 for i in {1..13}; do items+=("figure-$i"); done
 check_page() {
-  local id
+  local id order
+  # The reader's results, the cost, then the paper, folded; each table and figure once.
+  order=$(grep -oE '<h2[^>]*>[^<]*|<details class="appendix"' "$1" | sed 's/<h2[^>]*>//' | tr '\n' '|')
+  [[ $order == 'Your results|What it would cost|<details class="appendix"|Appendix: the paper, reproduced|' ]] ||
+    fail "$1: the chapters are $order"
+  [[ $(grep -oE '<h[1-6]' "$1" | awk '{ level = substr($0, 3); if (level > last + 1) bad = 1; last = level }
+    END { print bad + 0 }') == 0 ]] || fail "$1 leaves out a level of headings"
+  [[ $(grep -c '<figure id="table-1-paper"' "$1") == 1 && $(grep -c 'id="table-[14]-map"' "$1") == 0 ]] ||
+    fail "$1 has Table 1 twice"
   for id in "${items[@]}"; do
     grep -q "<section id=\"$id\"" "$1" || fail "$1 has no $id"
     grep -q "<a href=\"#$id\"" "$1" || fail "the contents lack $id"
@@ -45,7 +53,7 @@ try report -o "$out" --json
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 field_is page "$out/index.html"
 field_is trials 0
-field_above figures 30
+field_above figures 25
 field_above tables 10
 check_page "$out/index.html"
 check_files "$out"
@@ -81,7 +89,13 @@ grep -q "Table 1 says what those of each GPU rest on" "$out/index.html" || fail 
 # Figure 6 (a) has sizes of its own.
 [[ $(grep -cE '^(RoBERTa 350M|ConvNeXt 350M|ViT 310M),' "$out/figure-6a.csv") == 3 ]] || fail "sizes of Figure 6 (a)"
 grep -q 'class="chip predicted"' "$out/index.html" || fail "nothing says that it is predicted"
-grep -q 'class="lacks"' "$out/index.html" || fail "nothing says what is not measured"
+grep -q 'class="lacks".*Nothing was measured or trained here yet.*gpudays bench.*gpudays train' "$out/index.html" ||
+  fail "an empty store does not say how to fill it"
+[[ $(grep -c 'class="lacks"' "$out/index.html") == 1 ]] || fail "what is not there is told more than once"
+# An example stands in the place of results, and the default model's cost: both before the paper.
+awk '/id="example"/ { at = NR } /id="cost-pythia-1b-best"/ { cost = NR } /id="paper"/ { paper = NR }
+  END { exit !(at && at < cost && cost < paper) }' "$out/index.html" || fail "no example, or no cost of one"
+awk -F, '$1 == "4 GPUs" { exit !($9 < $8 && $8 < $10 && $8 > 1) }' "$out/example.csv" || fail "the example on 4 A100"
 if $with_gnuplot; then
   [[ ! -s $ERR ]] || fail "$LAST: something on stderr"
   [[ $(grep -c '<svg' "$out/index.html") == $(find "$out" -name '*.svg' | wc -l) ]] ||
@@ -95,10 +109,12 @@ expect 0 results load "$GD_SOURCE_DIR/results/h200.csv"
 try report -o "$out" --no-predictions
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 shown "30 trials"
+! grep -q 'class="lacks".*Nothing was measured' "$out/index.html" || fail "a full store is said to be empty"
+[[ $(grep -c '<section id="\(best\|methods\|store\)"' "$out/index.html") == 3 ]] || fail "the reader's results"
 grep -q "NVIDIA H200 (vm, loaded from h200.csv)" "$out/index.html" || fail "nothing says that they were loaded"
 check_page "$out/index.html"
 check_files "$out"
-[[ -s $out/table-1-measured.csv ]] || fail "no measured table"
+[[ -s $out/best-settings.csv ]] || fail "no measured table"
 # Figure 5 compares only where free-lunch alone was measured too: pythia-1b, not pythia-6.9b, whose
 # three trials are all of memory-saving methods. One combination has no interval.
 awk -F, 'NR > 1 { at[$1] = $2; n += $3 != "" }
@@ -112,10 +128,10 @@ grep -q "NVIDIA H200" "$out/index.html" || fail "the page does not name the devi
 [[ $(find "$out" -name 'index.html*' | wc -l) == 1 ]] || fail "leftovers of the page"
 # What that one has and the next has not goes, and nothing else.
 echo mine >"$out/notes.csv"
-[[ -e $out/table-1-measured.csv && ! -e $out/table-1-predicted.csv ]] || fail "files of the older report"
+[[ -e $out/best-settings.csv && ! -e $out/table-1-predicted.csv ]] || fail "files of the older report"
 try report -o "$out" --no-store --no-predictions --json
 field_is trials 0
-[[ ! -e $out/table-1-measured.csv ]] || fail "a table of the older report is still there"
+[[ ! -e $out/best-settings.csv ]] || fail "a table of the older report is still there"
 [[ $(cat "$out/notes.csv") == mine ]] || fail "a file of the user's is gone"
 
 # No gnuplot: the numbers, and one note.
@@ -179,7 +195,7 @@ expect 2 report -o "$WORK/asked" --no-store --no-predictions --survey "$WORK/bad
 
 # A limit that was set is not the machine's: what does not fit in it is left out, and told.
 export GPUDAYS_DB=$WORK/limited.db
-expect 1 bench pythia-1b --device-memory 1GiB
+expect 1 bench pythia-1b --methods free-lunch --device-memory 1GiB
 try report -o "$WORK/limited" --no-predictions --json
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 field_is trials 0

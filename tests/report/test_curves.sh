@@ -46,19 +46,21 @@ done
 if grep -qF 'id="run-4"' page/index.html; then fail "$LAST: a run too many"; fi
 # runs/lr-1e-2 comes first: all of its losses are there, with their steps.
 sed -nE 's/^\{"step": ([0-9]+), "loss": ([0-9.]+),.*/\1 \2/p' runs/lr-1e-2/log.jsonl >"$WORK/logged"
-grep '^training,' page/run-1-loss.csv | cut -d, -f2,3 | tr , ' ' >"$WORK/drawn"
+grep '^Loss,training,' page/run-1-curves.csv | cut -d, -f3,4 | tr , ' ' >"$WORK/drawn"
 paste -d' ' "$WORK/logged" "$WORK/drawn" | awk '
   $1 != $3 || $2 - $4 > 1e-6 || $4 - $2 > 1e-6 { bad = 1 } END { exit bad || NR != 40 }' ||
-  fail "$LAST: run-1-loss.csv is not the log"
-[[ $(grep -c '^evaluation,' page/run-1-loss.csv) == 4 ]] || fail "$LAST: not four evaluations"
-[[ ! -e page/run-1-drift.csv && ! -e page/run-1-skipped.csv ]] || fail "$LAST: nothing was expected, and nothing was skipped"
+  fail "$LAST: run-1-curves.csv is not the log"
+[[ $(grep -c '^Loss,evaluation,' page/run-1-curves.csv) == 4 ]] || fail "$LAST: not four evaluations"
+! grep -Eq '^(Step time|Skipped updates)' page/run-1-curves.csv ||
+  fail "$LAST: nothing was expected, and nothing was skipped"
 # 6,000 steps are 300 points; each step takes half as long again as was expected.
-awk -F, 'NR > 1 { n++; if ($3 != 50) bad = 1; last = $2 } END { exit bad || n != 300 || last != 6000 }' \
-  page/run-3-drift.csv || fail "$LAST: run-3-drift.csv is wrong"
-[[ $(tail -1 page/run-3-skipped.csv | cut -d, -f3) == 1 ]] || fail "$LAST: the skipped update is not counted"
-[[ $(tail -n +2 page/runs.csv | wc -l) == 3 ]] || fail "$LAST: runs.csv has not three rows"
+awk -F, '$1 ~ /^Step time/ { n++; if ($4 != 50) bad = 1; last = $3 } END { exit bad || n != 300 || last != 6000 }' \
+  page/run-3-curves.csv || fail "$LAST: the step times of run 3 are wrong"
+[[ $(grep '^Skipped updates so far,' page/run-3-curves.csv | tail -1 | cut -d, -f4) == 1 ]] ||
+  fail "$LAST: the skipped update is not counted"
+[[ $(tail -n +2 page/runs-table.csv | wc -l) == 3 ]] || fail "$LAST: runs-table.csv has not three rows"
 
-# More runs than a figure holds: their losses are in several, and those that changed last have curves.
+# More runs than the page has curves of: those that changed last have theirs, the table links to files of the others.
 mkdir crowd
 for i in {01..27}; do
   mkdir "crowd/r$i"
@@ -69,14 +71,19 @@ done
 touch -d "2024-01-02" crowd/r02/log.jsonl
 expect 0 "${report[@]}" -o crowded --runs crowd --json
 field_is runs 27
-for name in runs-loss runs-loss-2 runs-loss-3 runs-loss-4; do
-  cut -d, -f1 "crowded/$name.csv" | tail -n +2 | uniq
-done >"$WORK/drawn"
-diff <(printf 'r%02d\n' {1..27}) "$WORK/drawn" >"$OUT" || fail "$LAST: not the losses of each run once"
-grep -qF "Losses of runs 25 to 27 of 27." crowded/index.html || fail "$LAST: no caption of the last figure"
-grep -qF "Of these 27 runs, the 24 that changed last have curves of their own below" crowded/index.html ||
-  fail "$LAST: does not say which runs have curves"
-for i in {1..27}; do # r01, r03 and r04 are the oldest
-  has=$([[ -e crowded/run-$i-loss.csv ]] && echo yes || echo no)
-  [[ $has == $([[ $i == [134] ]] && echo no || echo yes) ]] || fail "$LAST: curves of run $i: $has"
+diff <(printf 'r%02d\n' 2 {21..27}) <(cut -d, -f1 crowded/runs-loss.csv | tail -n +2 | uniq) >"$OUT" ||
+  fail "$LAST: not the losses of the runs that changed last"
+grep -qF "The curves of the 8 runs that changed last follow; those of the other 19 are files" crowded/index.html ||
+  fail "$LAST: does not say which runs have curves on the page"
+file=svg
+command -v gnuplot >/dev/null || file=csv
+for i in {1..27}; do
+  if [[ $i == 2 || $i -gt 20 ]]; then link="#run-$i"; else link=run-$i.$file; fi
+  grep -qF "<a href=\"$link\">$(printf 'r%02d' "$i")</a>" crowded/index.html || fail "$LAST: no link to run $i"
+  if [[ $link == \#* ]]; then
+    grep -qF "<section id=\"run-$i\"" crowded/index.html || fail "$LAST: no curves of run $i"
+  else
+    [[ -s crowded/$link ]] || fail "$LAST: $link is not there"
+    [[ $(grep -c '^Loss,training,' "crowded/run-$i.csv") == 5 ]] || fail "$LAST: the curves of run $i"
+  fi
 done

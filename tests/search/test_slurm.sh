@@ -70,7 +70,7 @@ submits() {
 key() { sed -n 's/^#SBATCH --job-name=//p' "$OUT"; }
 # The job's backend is the job's. Its GPU says how much memory it has, unless we do.
 expect 2 bench "${quick[@]}"
-said "whether jobs of --slurm run on GPUs is not for this machine to decide: say --backend cuda or cpu"
+said "this machine cannot tell whether the jobs of --slurm run on GPUs: add --backend cuda or cpu"
 submits --backend cuda
 shown "--gres=gpu:1"
 said '"backend":"cuda"'

@@ -174,8 +174,9 @@ static void the_jobs_backend_is_the_jobs(void **state) {
     assert_string_equal(config.backend, cases[i].backend);
   }
   refused(many, NULL, "several sections fit; --slurm-device says which the jobs are for: cpu, ");
-  refused(NULL, NULL, "is not for this machine to decide: say --backend cuda or cpu");
-  refused("{\"default\": {}}", NULL, "is not for this machine to decide");
+  refused(NULL, NULL,
+          "cannot tell whether the jobs of --slurm run on GPUs: add --backend cuda or cpu");
+  refused("{\"default\": {}}", NULL, "cannot tell whether the jobs of --slurm run on GPUs");
   refused("{\"a\": {\"backend\": \"gpu\"}}", "a",
           "a.backend is \"gpu\"; expected cuda, cpu or ref");
 }

@@ -133,7 +133,7 @@ copy mistaken
 sed -i 's/"seed": 0/"seed": 1/' "$WORK/mistaken/run.json"
 try train "$WORK/mistaken" --threads 1
 [[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
-said "has a log of 6 steps and checkpoints of another run alone: bring run.json back"
+said "has a log of 6 steps, but all its checkpoints are of another run: restore run.json"
 [[ $(grep -c step_s "$WORK/mistaken/log.jsonl") == 6 ]] || fail "$LAST: the log was cut"
 # Data may move; other data of the same length may not take its place.
 copy moved

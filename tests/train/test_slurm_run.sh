@@ -13,7 +13,7 @@ slurm=(--slurm --backend cpu)
 # --- what needs no SLURM ------------------------------------------------------------------------
 
 expect 2 "${run[@]}" -o "$WORK/no" --slurm
-said "whether jobs of --slurm run on GPUs is not for this machine to decide"
+said "this machine cannot tell whether the jobs of --slurm run on GPUs"
 expect 2 "${run[@]}" -o "$WORK/no" "${slurm[@]}" --retries 2
 said "leave out --retries"
 expect 2 "${run[@]}" -o "$WORK/no" "${slurm[@]}" --job-status
