@@ -16,6 +16,9 @@ target_include_directories(jansson SYSTEM PUBLIC "${PROJECT_BINARY_DIR}/jansson"
 
 file(GLOB_RECURSE planner_sources CONFIGURE_DEPENDS src/*.c)
 list(FILTER planner_sources EXCLUDE REGEX "/src/(api|backend/(cpu|cuda|ref)|plot|survey|train)/|/src/backend/host\\.c")
+# Of training, what tells the size of a checkpoint and the mask token of a recipe.
+list(APPEND planner_sources "${PROJECT_SOURCE_DIR}/src/train/checkpoint.c"
+  "${PROJECT_SOURCE_DIR}/src/train/run_settings.c")
 list(FILTER planner_sources EXCLUDE REGEX "/src/store/store[a-z_]*\\.c")
 list(FILTER planner_sources EXCLUDE REGEX
   "/src/cli/cmd_(accuracy|bench|calibrate|completion|doctor|evaluate|fit|report|results|runs|sample|survey|tokens|train|trial|verify|watch)\\.c")

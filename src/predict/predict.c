@@ -435,8 +435,11 @@ static void widen(struct gd_predictor *p, double error) {
 
 /* Errors of two kinds that know nothing of each other; none is narrower for it. */
 static void add_error(struct gd_predictor *p, double half) {
-  for (int i = 0; i < GD_POINT_CLASSES; i++)
-    p->of[i].error = gd_interval_error(hypot(gd_interval_half_of(p->of[i].error), half));
+  for (int i = 0; i < GD_POINT_CLASSES; i++) {
+    double own = gd_interval_half_of(p->of[i].error);
+    /* Not hypot(), whose last digit depends on the C library. */
+    p->of[i].error = gd_interval_error(sqrt(own * own + half * half));
+  }
 }
 
 /* What the model of GPUs and links misses published rates by, with so much known of a GPU. */

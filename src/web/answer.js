@@ -191,7 +191,7 @@ function methodParts(rows, all, showAll) {
   return [
     make("h2", {}, "Methods, ranked"),
     make("p", { class: "hint" }, `${fitting || "None"} of ${rows.length} fit.` +
-      (fitting > 1 && !rows[0].answer ? " The answer is simpler than the first and within 5 % of it." : "")),
+      (fitting > 1 && !rows[0].answer ? " The answer is simpler than the first and nearly as fast." : "")),
     make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Methods, ranked" },
       make("table", {},
         make("thead", {}, make("tr", {}, ["Method", "Time", "Range", "GPU memory", "Host memory", "Micro-batch × accumulation"]

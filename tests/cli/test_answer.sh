@@ -31,6 +31,16 @@ expect 0 plan pythia-410m --gpu 4x3090 --methods all --csv
 awk -F, -v best="$best" -v days="$days" 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
   NR == 2 { least = $column["days"] } $2 == best { of_best = $column["days"] }
   END { exit !(of_best == days && days < 1.02 * least) }' "$OUT" || fail "$LAST: $best does not lead"
+for stack in "" "--stack pytorch"; do # of the ranking one is the answer
+  # shellcheck disable=SC2086
+  expect 0 plan pythia-410m --gpu 4x3090 --methods all $stack --json
+  [[ $(grep -c '"answer": true' "$OUT") == 1 && $(grep -c '"answer": false' "$OUT") == 21 ]] ||
+    fail "$LAST: not one answer of 22"
+  if [[ -z $stack ]]; then
+    [[ $(sed -nE 's/^ *"method": "(.*)",$/method \1/p; s/^ *"answer": true$/answer/p' "$OUT" | grep -B 1 '^answer' | head -n 1) == "method $best" ]] ||
+      fail "$LAST: $best is not the answer"
+  fi
+done
 expect 0 plan pythia-410m --gpu 4x3090 --methods all
 shown "answer: $best, within 2 % of the first and simpler"
 expect 0 plan pythia-410m --gpu h100 --methods all
