@@ -334,8 +334,9 @@ static enum gd_status image_settings(const struct gd_cli_options *o, struct gd_r
 /* What is named first is a run or a model, and --data is there. */
 static enum gd_status check_named(const struct gd_cli *cli, struct gd_error *err) {
   const char *name = cli->arguments[0];
-  char config[GD_FILE_PATH];
+  char config[GD_FILE_PATH], preset[GD_PRESET_NAME];
   struct stat about;
+  bool found;
   snprintf(config, sizeof config, "%.4000s/config.json", name);
   bool folder = stat(name, &about) == 0 && S_ISDIR(about.st_mode);
   if (folder && gd_file_is_missing(config))
@@ -345,8 +346,11 @@ static enum gd_status check_named(const struct gd_cli *cli, struct gd_error *err
                    name);
   if (cli->options.data)
     return GD_OK;
-  if (strchr(name, '/') && gd_file_is_missing(name) && !gd_name_is_hub(name))
-    return gd_fail(err, GD_BAD_INPUT, "there is no run and no model %s", name);
+  if (strchr(name, '/') && gd_file_is_missing(name)) {
+    GD_TRY(gd_preset_of_name(name, preset, &found, err));
+    if (!found)
+      return gd_fail(err, GD_BAD_INPUT, "there is no run and no model %s", name);
+  }
   if (cli->n_arguments > 1)
     return gd_fail(err, GD_BAD_INPUT,
                    "train needs --data before the files: gpudays train %s --data %s", name,
@@ -405,8 +409,12 @@ static enum gd_status new_settings(struct gd_cli *cli, struct gd_run_settings *s
   if (o->epochs.given && (o->steps || o->tokens))
     return gd_fail(err, GD_BAD_INPUT, "--%s and --epochs say the same thing twice; give one",
                    o->steps ? "steps" : "tokens");
-  if (o->epochs.given)
+  if (o->epochs.given) {
     GD_TRY(gd_run_set_epochs(s, o->epochs.value, ranks_of(cli), (int)o->data_threads, err));
+    if (s->model.assumed & GD_ASSUMED_STEPS && !s->model.family->images)
+      gd_model_assume_warmup(&s->model);
+    s->model.assumed &= ~(unsigned)GD_ASSUMED_STEPS;
+  }
   if (o->steps || o->tokens || o->epochs.given)
     gd_run_shorten_warmup(&s->model.recipe);
   GD_TRY(change_recipe(cli, &s->model.recipe, err));

@@ -151,12 +151,13 @@ static int unseen(const char *at) {
 }
 
 /* How many bytes of a line have room: all, or up to the last blank before that many columns, or up
-   to the first blank where there is none. */
-static int room_of(const char *line, int length, int from, int columns) {
+   to the first blank where there is none. What follows the blank begins with `word`. */
+static int room_of(const char *line, int length, int from, int columns, const char *word) {
   int blank = 0, column = 0;
   for (int at = 0; at < length;) {
     int skip = unseen(line + at);
-    if (!skip && at >= from && line[at] == ' ' && line[at - 1] != ' ') {
+    if (!skip && at >= from && line[at] == ' ' && line[at - 1] != ' ' &&
+        strncmp(line + at + 1, word, strlen(word)) == 0) {
       if (column > columns && blank > 0)
         return blank;
       blank = at;
@@ -180,9 +181,12 @@ static void fold_line(struct gd_strbuf *out, const char *line, int length) {
   int indent = 0;
   while (length > 0) {
     int from = indent > 0 ? 1 : hang > 0 ? hang : 1;
-    int end = room_of(line, length, from, columns - indent);
-    if (end < length && typed) /* and the backslash */
-      end = room_of(line, length, from, columns - indent - 2);
+    int end = room_of(line, length, from, columns - indent, "");
+    if (end < length && typed) { /* before an option, if that is room enough; and the backslash */
+      int room = columns - indent - 2;
+      end = room_of(line, length, from, room, "--");
+      end = end > room ? room_of(line, length, from, room, "") : end;
+    }
     gd_strbuf_printf(out, "%*s%.*s%s\n", indent, "", end, line, typed && end < length ? " \\" : "");
     while (end < length && line[end] == ' ')
       end++;

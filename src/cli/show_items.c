@@ -11,18 +11,27 @@
 
 #include "cli/cli.h"
 
-enum { LABEL = 12, COLUMNS = 80 };
+enum { LABEL = 12, MOST_COLUMNS = 80, LEAST_COLUMNS = 40 };
 
 /* --- lines --------------------------------------------------------------------------------- */
 
+/* 80, or what a narrower terminal has. */
+static int columns_of_items(void) {
+  int columns = gd_show_columns();
+  if (columns <= 0 || columns > MOST_COLUMNS)
+    return MOST_COLUMNS;
+  return columns > LEAST_COLUMNS ? columns : LEAST_COLUMNS;
+}
+
 void gd_show_item(struct gd_cli *cli, const char *label, const char *text) {
+  const int columns = columns_of_items();
   struct gd_strbuf *out = &cli->out;
   int column = LABEL;
   bool first = true;
   gd_strbuf_printf(out, "  %-*s", LABEL - 2, label);
   for (; *text; first = false) {
     int length = (int)strcspn(text, " ");
-    if (!first && column + 1 + length > COLUMNS) {
+    if (!first && column + 1 + length > columns) {
       gd_strbuf_printf(out, "\n%*s", LABEL, "");
       column = LABEL;
     } else if (!first) {
@@ -84,7 +93,7 @@ void gd_show_item_time(struct gd_cli *cli, const char *of, double days, double l
   gd_show_bold(cli, shown.value);
   if (!done[0])
     gd_strbuf_printf(&cli->out, "%s\n", interval);
-  else if (length > COLUMNS)
+  else if ((int)length > columns_of_items())
     gd_strbuf_printf(&cli->out, "%s,\n%*s%s\n", interval, LABEL, "", done);
   else
     gd_strbuf_printf(&cli->out, "%s%s%s\n", interval, calendar->jobs > 0 ? " " : ", ", done);

@@ -98,6 +98,8 @@ struct gd_family {
  * they are now. A graph that cannot be built leaves them: who builds it says why.
  */
 enum gd_status gd_model_assume_steps(struct gd_model *model, struct gd_error *err) GD_MUST_USE;
+/* The warm-up of a bare configuration: 2 % of its steps as they are now, 2,000 at most. */
+void gd_model_assume_warmup(struct gd_model *model);
 
 /* Finds a preset by name or loads a config.json (or the folder that holds one). */
 enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,

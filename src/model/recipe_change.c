@@ -11,6 +11,12 @@
    the same share of its steps. */
 enum { MOST_WARMUP = 2000, WARMUP_PART = 50 };
 
+void gd_model_assume_warmup(struct gd_model *model) {
+  struct gd_recipe *recipe = &model->recipe;
+  int64_t warmup = (recipe->steps + WARMUP_PART - 1) / WARMUP_PART;
+  recipe->warmup_steps = warmup < MOST_WARMUP ? warmup : MOST_WARMUP;
+}
+
 enum gd_status gd_model_assume_steps(struct gd_model *model, struct gd_error *err) {
   struct gd_recipe *recipe = &model->recipe;
   struct gd_graph graph;
@@ -27,8 +33,7 @@ enum gd_status gd_model_assume_steps(struct gd_model *model, struct gd_error *er
     return GD_OK;
   double steps = ceil(tokens / ((double)recipe->batch * (double)recipe->seq));
   recipe->steps = steps < 1 ? 1 : steps < 1e9 ? (int64_t)steps : 1000000000; /* as in a file */
-  int64_t warmup = (recipe->steps + WARMUP_PART - 1) / WARMUP_PART;
-  recipe->warmup_steps = warmup < MOST_WARMUP ? warmup : MOST_WARMUP;
+  gd_model_assume_warmup(model);
   return GD_OK;
 }
 
@@ -74,8 +79,11 @@ enum gd_status gd_model_change_recipe(struct gd_model *model, const struct gd_re
     recipe->steps = change->steps;
   if (change->tokens)
     GD_TRY(set_tokens(model, change->tokens, err));
-  if (change->steps || change->tokens)
+  if ((change->steps || change->tokens) && model->assumed & GD_ASSUMED_STEPS) {
     model->assumed &= ~(unsigned)GD_ASSUMED_STEPS;
+    if (!model->family->images)
+      gd_model_assume_warmup(model);
+  }
   model->assumed &= ~(change->seq ? (unsigned)GD_ASSUMED_SEQ : 0u);
   model->assumed &= ~(change->batch ? (unsigned)GD_ASSUMED_BATCH : 0u);
   GD_TRY(gd_model_assume_steps(model, err));

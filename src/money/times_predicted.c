@@ -82,26 +82,25 @@ static void set_time(const struct gd_times_context *context, const struct wanted
            runs ? "" : "; for comparison only: the engine needs compute capability 8.0");
 }
 
-/* What the points say of the machines, which change first among them: the fastest that fits, unless
-   there is a faster answer already, or that none of all methods does. */
+/* What the points say of the machines, which change first among them: the one that plan answers
+   with, unless there is an answer already that is as fast; or that none of all methods fits. */
 static void take_points(const struct gd_times_context *context, struct wanted *wanted, int count,
                         const struct gd_points *points, enum round round) {
   for (int i = 0; i < count; i++) {
     struct gd_time *time = &wanted[i].option->time;
-    const struct gd_point *best = NULL;
+    const struct gd_point *best = gd_points_best_of(&points->all[i], points->count - i, count);
     bool planned = false;
     for (int j = i; j < points->count; j += count) {
       const struct gd_point *found = &points->all[j];
       planned = planned || found->status == GD_OK;
       wanted[i].fits = wanted[i].fits || (found->status == GD_OK && found->prediction.known &&
                                           !found->options.method.offload);
-      if (found->status == GD_OK && found->prediction.known &&
-          (!best || found->prediction.days < best->prediction.days))
-        best = found;
     }
     if (best)
       wanted[i].is_short = is_short(context->asked->model, &wanted[i], &best->trial);
-    if (best && (time->state == GD_TIME_UNKNOWN || best->prediction.days < time->days))
+    /* What earlier rounds found is simpler. */
+    if (best &&
+        (time->state == GD_TIME_UNKNOWN || GD_POINTS_NEAR * best->prediction.days < time->days))
       set_time(context, &wanted[i], best);
     else if (!best && planned && round == ROUND_ALL)
       time->state = GD_TIME_INFEASIBLE;

@@ -108,13 +108,13 @@ static int count_parts(const struct gd_method *method) {
   return count;
 }
 
-const struct gd_point *gd_points_best(const struct gd_point *points, int count) {
+const struct gd_point *gd_points_best_of(const struct gd_point *points, int count, int stride) {
   const struct gd_point *best = NULL;
   double least_days = (double)INFINITY;
-  for (int i = 0; i < count; i++)
+  for (int i = 0; i < count; i += stride)
     if (fits(&points[i]) && points[i].prediction.days < least_days)
       least_days = points[i].prediction.days;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; i += stride) {
     const struct gd_point *point = &points[i];
     if (!fits(point) || point->prediction.days > GD_POINTS_NEAR * least_days)
       continue;
@@ -123,6 +123,10 @@ const struct gd_point *gd_points_best(const struct gd_point *points, int count) 
       best = point;
   }
   return best;
+}
+
+const struct gd_point *gd_points_best(const struct gd_point *points, int count) {
+  return gd_points_best_of(points, count, 1);
 }
 
 const struct gd_point *gd_points_nearest(const struct gd_point *points, int count) {

@@ -82,6 +82,8 @@ void gd_points_rank(struct gd_point *points, int count);
  */
 #define GD_POINTS_NEAR 1.02
 const struct gd_point *gd_points_best(const struct gd_point *points, int count);
+/* The same of every stride-th point: of one machine, where machines change first. */
+const struct gd_point *gd_points_best_of(const struct gd_point *points, int count, int stride);
 /* Of points that do not fit, the one that lacks the smallest share of the memory that it has; NULL:
    none was planned. */
 const struct gd_point *gd_points_nearest(const struct gd_point *points, int count);

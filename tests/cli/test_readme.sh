@@ -4,7 +4,7 @@
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
 
-blocks=(days fit cost)
+blocks=(days fit cost size)
 [[ -z ${GD_TEST_ALL:-} ]] || blocks+=(quickstart)
 "$GD_SOURCE_DIR/tools/readme" "$GPUDAYS" --check "${blocks[@]}" >"$OUT" 2>"$ERR" || fail "README.md is not what the program says"
 

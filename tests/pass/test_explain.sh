@@ -84,7 +84,7 @@ awk -v a="$loss" -v b="$(field loss)" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-
 expect 0 "${bench[@]}" --without accumulate --json -q
 field_is source run
 expect 2 "${bench[@]}" --without accumulate --slurm
-said "uses no store; leave out --slurm"
+said "trials of --without are not stored"
 
 # The name of such a trial is no method to ask for, and none to load.
 expect 2 bench "$WORK/tiny" --methods "naive,free-lunch without compile"

@@ -32,9 +32,9 @@ expect 0 "${run[@]}" --steps 6 -o "$WORK/run" --checkpoint-every 2
 expect 0 "${run[@]}" --steps 6 -o "$WORK/other" --dry-run --json
 field_is steps 6
 field_above checkpoint_bytes 1000
-# A shorter run has a shorter warm-up.
+# A shorter run has a shorter warm-up: of a bare configuration 2 % of its steps.
 expect 0 "${run[@]}" --steps 300 --dry-run
-shown "warm-up 30"
+shown "warm-up 6"
 refused 2 "--data is given twice" "${run[@]}" --data "$WORK/b.bin"
 refused 2 "--eval-every needs data to evaluate on" "${run[@]}" --eval-every 5
 refused 2 "name the .bin file next to it" train "$WORK/tiny" --data "$WORK/a.idx" "${short[@]}"
