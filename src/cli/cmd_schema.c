@@ -39,9 +39,13 @@ static const char *kind_of(const char *type, char name[NAME], char *is) {
   return name;
 }
 
+/* A scalar is a number or a text. */
 static const char *schema_type(const char *name) {
-  static const char *const types[][2] = {
-      {"text", "string"}, {"integer", "integer"}, {"number", "number"}, {"boolean", "boolean"}};
+  static const char *const types[][2] = {{"text", "string"},
+                                         {"integer", "integer"},
+                                         {"number", "number"},
+                                         {"boolean", "boolean"},
+                                         {"scalar", "number"}};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
     if (strcmp(types[i][0], name) == 0)
       return types[i][1];
@@ -120,7 +124,7 @@ static enum gd_status show_tables(struct schema *schema, const char *command,
   append_forms(schema, command);
   gd_show_paragraph(&schema->cli->out, 0,
                     "A type with [] is an array, one with {} an object of such values by "
-                    "name, with ?{} of such values or null.");
+                    "name, with ?{} of such values or null. A scalar is a number or a text.");
   for (int k = 0; k < schema->n_objects; k++)
     GD_TRY(append_object(schema, schema->objects[k], err));
   return GD_OK;
@@ -135,6 +139,8 @@ static json_t *value_schema(const char *type, bool null) {
   const char *plain = schema_type(name);
   json_t *value = plain ? json_pack("{s:s}", "type", plain)
                         : json_pack("{s:o}", "$ref", json_sprintf("#/$defs/%s", name));
+  if (strcmp(name, "scalar") == 0)
+    value = json_pack("{s:[o, {s:s}]}", "anyOf", value, "type", "string");
   if (is == '?') /* a name may have no value */
     value = json_pack("{s:[o, {s:s}]}", "anyOf", value, "type", "null");
   if (is == '[')
