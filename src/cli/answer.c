@@ -51,6 +51,17 @@ static const char *words_of(struct gd_cli *cli, const struct gd_method *method) 
   return words;
 }
 
+/* What is trained: "143,000 steps of 1,024 x 2,049 tokens, 3.0e11 in all". */
+static const char *say_run(struct gd_cli *cli, const struct gd_model *model) {
+  const struct gd_recipe *recipe = &model->recipe;
+  char count[GD_SHOW_TEXT], size[3 * GD_SHOW_TEXT], all[GD_SHOW_TEXT];
+  double samples = (double)recipe->steps * (double)recipe->batch;
+  return gd_show_cell(
+      cli, "%s step%s of %s, %s in all", gd_format_count(count, sizeof count, recipe->steps),
+      recipe->steps == 1 ? "" : "s", gd_show_step_size(size, sizeof size, model),
+      gd_show_power(all, sizeof all, samples * (model->family->images ? 1 : (double)recipe->seq)));
+}
+
 const char *gd_answer_hardware(struct gd_cli *cli, const char *gpu, int count) {
   const struct gd_cli_options *options = &cli->options;
   struct gd_strbuf text = {0};
@@ -162,8 +173,9 @@ static const char *say_why(struct gd_cli *cli, const struct gd_point *point,
     if (strcmp(trial->method, "free-lunch") != 0 || among[i].model != point->model ||
         trial->status != GD_TRIAL_INFEASIBLE)
       continue;
-    return gd_show_cell(cli, "free-lunch alone does not fit: it needs %s with micro-batch 1",
-                        gd_format_bytes(needed, sizeof needed, gd_trial_need(trial).bytes));
+    return gd_show_cell(cli, "free-lunch alone does not fit: it needs %s with micro-batch %lld",
+                        gd_format_bytes(needed, sizeof needed, gd_trial_need(trial).bytes),
+                        (long long)trial->micro_batch);
   }
   return NULL;
 }
@@ -223,9 +235,12 @@ static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
   if (cli->options.threads > 0)
     snprintf(threads, sizeof threads, " --threads %lld", (long long)cli->options.threads);
   if (!p->has_target)
-    return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s", point->argument, recipe, ranks, threads,
-                        memory, methods);
-  return gd_show_cell(cli, "gpudays export %s%s %s%s%s --format hf", point->argument, recipe,
+    return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s%s%s",
+                        gd_show_argument(cli, point->argument), recipe, ranks, threads, memory,
+                        methods, cli->options.without ? " --without " : "",
+                        cli->options.without ? cli->options.without : "");
+  return gd_show_cell(cli, "gpudays export %s%s %s%s%s --format hf",
+                      gd_show_argument(cli, point->argument), recipe,
                       gd_answer_hardware(cli, p->target.gpu->name, p->target.count),
                       gd_answer_limits(cli), methods);
 }
@@ -269,6 +284,7 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
   answer->limit_bytes = (double)trial->device_limit_bytes;
   answer->settings = gd_show_cell(cli, "%s", gd_show_accumulation(text, sizeof text, trial));
   answer->words = words_of(cli, &point->options.method);
+  answer->run = say_run(cli, point->model);
   answer->memory = say_memory(cli, trial);
   if (!answer->fits) {
     answer->lacks = say_lack(cli, trial);
@@ -361,8 +377,9 @@ static const char *say_train(struct gd_cli *cli, const struct gd_point *point) {
     snprintf(ranks, sizeof ranks, " --ranks %d", point->trial.ranks);
   if (cli->options.methods)
     snprintf(methods, sizeof methods, " --methods %s", point->trial.method);
-  return gd_show_cell(cli, "gpudays train %s%s%s%s --data %s", point->argument, recipe, ranks,
-                      methods, point->model->family->images ? "FOLDER" : "FILE");
+  return gd_show_cell(cli, "gpudays train %s%s%s%s --data %s",
+                      gd_show_argument(cli, point->argument), recipe, ranks, methods,
+                      point->model->family->images ? "FOLDER" : "FILE");
 }
 
 /* "580 days, 3 % less than measured": how far a prediction for this machine was off. */
@@ -440,12 +457,13 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
       gd_show_cell(cli, "gradient accumulation %.0f x micro-batch %lld%s", row->accumulation,
                    (long long)row->micro_batch, target->count > 1 ? " per GPU" : "");
   answer->words = words_of(cli, &row->method);
-  answer->next =
-      gd_show_cell(cli, "gpudays export %s%s %s%s --stack %s --methods %s --format %s", argument,
-                   gd_cli_recipe_options(cli, recipe, sizeof recipe),
-                   gd_answer_hardware(cli, target->gpu->name, target->count), gd_answer_limits(cli),
-                   cli->options.stack, gd_method_name(&row->method, name),
-                   gd_export_name(gd_export_of_stack(plan->facts->name, row->model, &row->method)));
+  answer->run = say_run(cli, row->model);
+  answer->next = gd_show_cell(
+      cli, "gpudays export %s%s %s%s --stack %s --methods %s --format %s",
+      gd_show_argument(cli, argument), gd_cli_recipe_options(cli, recipe, sizeof recipe),
+      gd_answer_hardware(cli, target->gpu->name, target->count), gd_answer_limits(cli),
+      cli->options.stack, gd_method_name(&row->method, name),
+      gd_export_name(gd_export_of_stack(plan->facts->name, row->model, &row->method)));
   if (!row->fits) {
     answer->lacks = gd_show_cell(cli, "needs about %s of %s memory and has %s",
                                  gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
@@ -550,6 +568,8 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
                  "fits; its time is not known before this machine was calibrated "
                  "('gpudays calibrate', once, a minute) or measured");
   }
+  if (answer->run)
+    gd_show_item(cli, "run", answer->run);
   append_settings(cli, answer);
   if (answer->step)
     gd_show_item(cli, "step", answer->step);
@@ -684,7 +704,7 @@ const char *gd_answer_remedy_command(struct gd_cli *cli, const struct gd_point *
   set_size(memory, sizeof memory, "--host-memory",
            remedy->kind == GD_REMEDY_HOST ? remedy->host_bytes : options->host_memory_bytes);
   return gd_show_cell(
-      cli, "gpudays plan %s%s%s%s%s%s%s", point->argument,
+      cli, "gpudays plan %s%s%s%s%s%s%s", gd_show_argument(cli, point->argument),
       remedy->kind == GD_REMEDY_SEQ ? size : recipe, target ? " " : "",
       target ? gd_answer_hardware(cli,
                                   remedy->kind == GD_REMEDY_GPU ? remedy->gpu->name : options->gpu,

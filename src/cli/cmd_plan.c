@@ -212,7 +212,7 @@ static enum gd_status answer_one(struct planning *planning, struct gd_predicting
   struct gd_point *point = &points[(best ? best : gd_points_nearest(points, count)) - points];
   struct gd_answer answer;
   struct gd_remedies remedies = {0};
-  struct gd_show_object row, rows = {.object = json_array()};
+  struct gd_show_object row, rows = {.object = gd_cli_for_programs(cli) ? json_array() : NULL};
   if (!best)
     GD_TRY(gd_answer_find_remedies(cli, p, asked, point, &remedies, err));
   if (gd_cli_for_programs(cli)) {
@@ -272,7 +272,7 @@ static bool is_answer(const struct gd_points *points, int i) {
 static enum gd_status show_points(struct planning *planning, struct gd_predicting *p,
                                   struct gd_points *points, int n_methods, struct gd_error *err) {
   struct gd_cli *cli = planning->cli;
-  struct gd_show_object row, rows = {.object = json_array()};
+  struct gd_show_object row, rows = {.object = gd_cli_for_programs(cli) ? json_array() : NULL};
   if (gd_predicting_shows(p) && n_methods > 1)
     gd_points_rank(points->all, points->count);
   if (gd_cli_for_programs(cli)) {
@@ -400,7 +400,8 @@ static enum gd_status show_comparison(struct planning *planning,
 
 static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
                            struct gd_error *err) {
-  struct planning planning = {.cli = cli, .rows = {.object = json_array()}};
+  struct planning planning = {.cli = cli,
+                              .rows = {.object = gd_cli_for_programs(cli) ? json_array() : NULL}};
   int machines = cli->options.n_gpus > 1 ? cli->options.n_gpus : 1;
   planning.comparing = machines > 1 || (asked->n_models > 1 && !cli->options.methods);
   GD_TRY(gd_answer_may_draw(cli, planning.comparing, err));

@@ -219,9 +219,12 @@ static void append_next(struct gd_cli *cli, const struct gd_money_option *option
   const char *count = strchr(gpu, '/') ? gd_show_cell(cli, "%s --count %d", gpu, n)
                                        : gd_show_cell(cli, "%dx%s", n, gpu);
   gd_cli_recipe_options(cli, recipe, sizeof recipe);
+  const char *of = cli->n_arguments > 0
+                       ? gd_show_argument(cli, cli->arguments[0])
+                       : gd_show_cell(cli, "--params %lld", (long long)cli->options.params);
   gd_show_item_command(cli, "next",
-                       gd_show_cell(cli, "gpudays plan %s%s --gpu %s%s%s", cli->arguments[0],
-                                    recipe, count ? count : "", stack ? " --stack " : "",
+                       gd_show_cell(cli, "gpudays plan %s%s --gpu %s%s%s", of, recipe,
+                                    count ? count : "", stack ? " --stack " : "",
                                     stack ? stack : ""));
 }
 

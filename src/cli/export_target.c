@@ -150,6 +150,7 @@ static enum gd_status plan_stack(struct gd_cli *cli, const struct gd_model *mode
   GD_TRY(find_methods(cli, &made->plan, asked.count > 1, &methods, &asked.n_methods, err));
   asked.methods = methods;
   GD_TRY(gd_stack_plan_fill(&made->plan, &asked, err));
+  gd_stack_plan_prefer_simple(&made->plan);
   made->target = &made->plan.target;
   made->software = made->plan.facts->title;
   made->stack = made->plan.facts->name;

@@ -135,7 +135,11 @@ static enum gd_status plan_points(struct outlining *o, struct gd_predicting *p,
   asked.n_machines = 1;
   gd_cli_trial_options(o->cli, &(struct gd_method){0}, &asked.options);
   GD_TRY(gd_points_make(&asked, points, err));
-  return gd_points_plan(points->all, points->count, err);
+  GD_TRY(gd_points_plan(points->all, points->count, err));
+  for (int i = 0; i < points->count; i++)
+    if (points->all[i].status == GD_OK)
+      return GD_OK;
+  return gd_points_error(points->all, points->count, true, err); /* what all are refused for */
 }
 
 static enum gd_status plan_one(struct outlining *o, struct gd_error *err) {
@@ -417,6 +421,13 @@ enum gd_status gd_plan_outline(struct gd_cli *cli, const struct gd_outline *outl
     return gd_fail(err, GD_BAD_INPUT,
                    "%s is known by its size alone, so that there is no plan; leave out --%s",
                    outline->name, of_plans);
+  static const char *const of_cost[] = {"days", "wall-limit", "queue-wait", "jobs"};
+  for (size_t i = 0; i < sizeof of_cost / sizeof *of_cost; i++)
+    if (gd_cli_was_given(cli, of_cost[i]))
+      return gd_fail(err, GD_BAD_INPUT,
+                     "plan holds no size alone against --%s; gpudays cost does, with the same "
+                     "arguments",
+                     of_cost[i]);
   o.rows = gd_arena_alloc(&cli->arena, (size_t)machines, sizeof *o.rows);
   if (!o.rows)
     return gd_nomem(err, "before the first plan");

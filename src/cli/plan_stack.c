@@ -259,6 +259,8 @@ static enum gd_status plan_target(struct stack_planning *planning, struct gd_err
   asked->count = (int)options->ranks;
   asked->nodes = (int)options->nodes;
   GD_TRY(gd_stack_plan_fill(&planning->plan, asked, err));
+  if (!options->methods)
+    gd_stack_plan_prefer_simple(&planning->plan);
   note_verdict(planning);
   return planning->comparing || asked->n_methods == 1 || !options->methods
              ? show_answers(planning, err)

@@ -53,6 +53,25 @@ void gd_show_item_buffer(struct gd_cli *cli, const char *label, struct gd_strbuf
   gd_strbuf_deinit(text);
 }
 
+/* As a shell takes it: quoted where it must be, and without what moves the cursor. */
+const char *gd_show_argument(struct gd_cli *cli, const char *text) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              "_-./:@%+=,";
+  struct gd_strbuf quoted = {0};
+  if (*text && text[strspn(text, plain)] == '\0')
+    return text;
+  gd_strbuf_append(&quoted, "'");
+  for (; *text; text++)
+    if (*text == '\'')
+      gd_strbuf_append(&quoted, "'\\''");
+    else
+      gd_strbuf_printf(&quoted, "%c", (unsigned char)*text < ' ' || *text == 127 ? '?' : *text);
+  gd_strbuf_append(&quoted, "'");
+  const char *cell = gd_show_cell(cli, "%s", quoted.text ? quoted.text : "");
+  gd_strbuf_deinit(&quoted);
+  return cell ? cell : "";
+}
+
 void gd_show_item_command(struct gd_cli *cli, const char *label, const char *command) {
   gd_strbuf_printf(&cli->out, "  %-*s%s\n", LABEL - 2, label, command);
 }
@@ -178,14 +197,15 @@ void gd_show_item_calendar(struct gd_cli *cli, const struct gd_queue *queue,
   const char *done = gd_show_done(cli, calendar->days, calendar->days_low, calendar->days_high);
   gd_strbuf_printf(&text, "%s%s", done[0] ? ", " : "", done);
   gd_show_item_buffer(cli, "calendar", &text);
-  gd_show_item(cli, "",
-               gd_show_cell(cli,
-                            "assumed: %s to start, a checkpoint of %s read and written at %g GB/s "
-                            "by each job: %s of a job do not train",
-                            say_seconds(a, GD_QUEUE_STARTUP_S),
-                            gd_format_bytes(b, sizeof b, (int64_t)calendar->checkpoint_bytes),
-                            GD_QUEUE_BYTES_PER_S / 1e9,
-                            say_seconds((char[GD_SHOW_TEXT]){0}, calendar->overhead_s)));
+  gd_show_item(
+      cli, "",
+      gd_show_cell(cli,
+                   "assumed: %s to start, a checkpoint of %s read and written at %g GB/s "
+                   "by each job, and an end in order before its limit: %s of a job do not train",
+                   say_seconds(a, GD_QUEUE_STARTUP_S),
+                   gd_format_bytes(b, sizeof b, (int64_t)calendar->checkpoint_bytes),
+                   GD_QUEUE_BYTES_PER_S / 1e9,
+                   say_seconds((char[GD_SHOW_TEXT]){0}, calendar->overhead_s)));
 }
 
 static void set_date(struct gd_show_object *to, const char *key, double days) {

@@ -12,6 +12,8 @@
 void gd_show_item(struct gd_cli *cli, const char *label, const char *text);
 /* The same from a buffer, which is freed; nothing where it is empty. */
 void gd_show_item_buffer(struct gd_cli *cli, const char *label, struct gd_strbuf *text);
+/* An argument of a printed command as a shell takes it: quoted where it must be. */
+const char *gd_show_argument(struct gd_cli *cli, const char *text);
 /* A command is one line, however long: it is there to be copied. */
 void gd_show_item_command(struct gd_cli *cli, const char *label, const char *command);
 

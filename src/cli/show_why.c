@@ -151,7 +151,8 @@ static const char *say_next(struct why *why) {
   const struct gd_cli_options *options = &why->cli->options;
   gd_cli_recipe_options(why->cli, recipe, sizeof recipe);
   return gd_show_cell(
-      why->cli, "gpudays plan %s%s --gpu %s%s", why->cli->arguments[0], recipe, options->gpu,
+      why->cli, "gpudays plan %s%s --gpu %s%s", gd_show_argument(why->cli, why->cli->arguments[0]),
+      recipe, options->gpu,
       why->target.count > 1 ? gd_show_cell(why->cli, " --count %d", why->target.count) : "");
 }
 

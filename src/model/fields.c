@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/model.h"
 #include "model/model_int.h"
+#include "model/outline.h"
 
 static const char *const use_names[] = {[GD_FIELD_USED] = "used",
                                         [GD_FIELD_IGNORED] = "ignored",
@@ -257,6 +258,8 @@ static enum gd_status read_all(struct reading *r, struct gd_error *err) {
     fields->family = model.family->title;
   else if (!is_our_doing(r))
     fields->problem = gd_arena_copy_string(&fields->arena, refused.text);
+  if (status != GD_OK) /* its size is counted all the same */
+    gd_outline_ask(&r->json, config);
   const char *type = json_string_value(json_object_get(r->whole, "model_type"));
   fields->model_type = type ? gd_arena_copy_string(&fields->arena, type) : NULL;
   return add_fields(r, r->whole, config, "", err);

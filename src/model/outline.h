@@ -32,6 +32,8 @@ void gd_outline_of_size(double parameters, struct gd_outline *outline);
  */
 enum gd_status gd_outline_load(const char *name_or_path, struct gd_outline *outline,
                                struct gd_error *err) GD_MUST_USE;
+/* Reads the sizes of a configuration for json->log alone: which fields they come from. */
+void gd_outline_ask(struct gd_json *json, json_t *config);
 /* What is asked for in place of the recipe's values, and tokens, where nobody gave them. */
 enum gd_status gd_outline_change(struct gd_outline *outline, const struct gd_recipe_change *change,
                                  struct gd_error *err) GD_MUST_USE;

@@ -445,6 +445,23 @@ enum gd_status gd_published_load_file(struct gd_published *published, const char
   return status;
 }
 
+/* Rows of the same name that are others would be lost. */
+static enum gd_status check_kept(const char *to, const struct gd_strbuf *rows,
+                                 struct gd_error *err) {
+  struct gd_strbuf kept = {0};
+  if (gd_file_is_missing(to))
+    return GD_OK;
+  enum gd_status status = gd_file_read(to, MOST_BYTES, &kept, err);
+  if (status == GD_OK &&
+      (kept.length != rows->length || memcmp(kept.text, rows->text, kept.length) != 0))
+    status = gd_fail(err, GD_BAD_INPUT,
+                     "other rows are kept by that name; give the file another one, or remove %s "
+                     "first",
+                     to);
+  gd_strbuf_deinit(&kept);
+  return status;
+}
+
 enum gd_status gd_published_keep(const char *path, char *to, size_t size, struct gd_error *err) {
   char folder[PATH_BYTES - 300];
   const char *name = name_of(path);
@@ -459,6 +476,8 @@ enum gd_status gd_published_keep(const char *path, char *to, size_t size, struct
   GD_TRY(gd_file_make_folder(folder, err));
   enum gd_status status = gd_file_read(path, MOST_BYTES, &text, err);
   snprintf(to, size, "%s/%s", folder, name);
+  if (status == GD_OK)
+    status = check_kept(to, &text, err);
   if (status == GD_OK)
     status = gd_file_write(to, text.text ? text.text : "", text.length, err);
   gd_strbuf_deinit(&text);

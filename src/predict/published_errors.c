@@ -219,11 +219,13 @@ static void set_interval(struct gd_published_interval *to, struct weighted *all,
                          double half) {
   double whole = 0, within = 0;
   to->rows = count;
+  to->within = 0;
   to->low = exp(-half);
   to->high = exp(half);
   for (int i = 0; i < count; i++) {
     whole += all[i].weight;
     within += fabs(all[i].value) <= half ? all[i].weight : 0;
+    to->within += fabs(all[i].value) <= half;
     all[i].value = fabs(exp(all[i].value) - 1);
   }
   to->covered = whole > 0 ? within / whole : 0;

@@ -32,7 +32,8 @@ enum gd_published_known {
 
 struct gd_published_interval {
   double low, high;            /* of 90 % of the times, over the predicted one */
-  double median, p90, covered; /* errors; the share of rows within it */
+  double median, p90, covered; /* errors, and the share of rows within it: by weight */
+  int within;                  /* rows within it, each counting as one */
   int rows, sources;
 };
 

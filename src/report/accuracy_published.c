@@ -139,15 +139,19 @@ static void gemms(const struct gd_accuracy *a, struct gd_strbuf *out) {
 
 static void intervals(const struct gd_accuracy *a, struct gd_strbuf *out) {
   gd_strbuf_append(out,
-                   "\nIntervals of `plan --stack`, by what is known of the question:\n\n"
+                   "\nIntervals of `plan --stack`, by what is known of the question. By weight: "
+                   "every source weighs the same, and each GPU\nwithin it, as in the fit; row by "
+                   "row, the one with the most rows decides.\n\n"
                    "| it rests on | interval, over the prediction | high / low | left-out rows "
-                   "within it | median error | 90 % |\n|---|---:|---:|---:|---:|---:|\n");
+                   "within it | by weight | median error, by weight | 90 %, by weight |\n"
+                   "|---|---:|---:|---:|---:|---:|---:|\n");
   for (int i = 0; i < GD_KNOWN_COUNT; i++) {
     const struct gd_published_interval *of = &a->published_errors.of[i];
-    gd_strbuf_printf(out, "| %s | %.2f to %.2f | %.2f | %.0f %% of %d | %.0f %% | %.0f %% |\n",
+    gd_strbuf_printf(out,
+                     "| %s | %.2f to %.2f | %.2f | %.0f %% of %d | %.0f %% | %.0f %% | %.0f %% |\n",
                      gd_published_known_words((enum gd_published_known)i), of->low, of->high,
-                     of->high / of->low, 100 * of->covered, of->rows, 100 * of->median,
-                     100 * of->p90);
+                     of->high / of->low, 100.0 * of->within / (of->rows > 0 ? of->rows : 1),
+                     of->rows, 100 * of->covered, 100 * of->median, 100 * of->p90);
   }
 }
 

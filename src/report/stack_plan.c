@@ -10,6 +10,7 @@
 
 #include "hw/estimate.h"
 #include "predict/predict.h"
+#include "search/points.h"
 
 /* --- what was asked for ---------------------------------------------------------------------- */
 
@@ -168,7 +169,8 @@ static void judge_stack(struct gd_stack_plan *plan) {
   snprintf(
       plan->basis, sizeof plan->basis,
       "%s%s on the %s, by a model of the GPU and of the software that rests on %s; on rows that "
-      "a fit had not seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
+      "a fit had not seen, every source weighing the same, median error %.0f %%, interval of 90 %% "
+      "x%.2f to x%.2f",
       plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
       gd_published_known_words(known), 100 * interval->median, plan->low, plan->high);
 }
@@ -305,6 +307,30 @@ static int compare_rows(const void *left, const void *right) {
   if (a->days < b->days || a->days > b->days)
     return a->days < b->days ? -1 : 1;
   return a->number - b->number;
+}
+
+/* The row to answer with, of those of one model from `first` on. */
+static int simplest_of(const struct gd_stack_plan *plan, int first) {
+  const struct gd_stack_row *rows = plan->rows;
+  int best = first;
+  for (int i = first + 1; i < plan->count && rows[i].model == rows[first].model; i++) {
+    if (!rows[i].fits || rows[i].days > GD_POINTS_NEAR * rows[first].days)
+      break;
+    if (gd_points_count_parts(&rows[i].method) < gd_points_count_parts(&rows[best].method))
+      best = i;
+  }
+  return best;
+}
+
+void gd_stack_plan_prefer_simple(struct gd_stack_plan *plan) {
+  for (int i = 0; i < plan->count && !plan->facts->paper; i++) {
+    if (i > 0 && plan->rows[i].model == plan->rows[i - 1].model)
+      continue;
+    int best = plan->rows[i].fits ? simplest_of(plan, i) : i;
+    struct gd_stack_row chosen = plan->rows[best];
+    memmove(&plan->rows[i + 1], &plan->rows[i], (size_t)(best - i) * sizeof chosen);
+    plan->rows[i] = chosen;
+  }
 }
 
 static enum gd_status open_stack(const char *stack, struct gd_stack_plan *plan,

@@ -78,6 +78,9 @@ enum gd_status gd_stack_plan_open(const char *stack, struct gd_stack_plan *plan,
                                   struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_stack_plan_fill(struct gd_stack_plan *plan, const struct gd_stack_asked *asked,
                                   struct gd_error *err) GD_MUST_USE;
+/* Puts the method with the fewest parts of those near to the fastest first of its model, as
+   gd_points_best chooses; of the paper's software the fastest stays, as in its tables. */
+void gd_stack_plan_prefer_simple(struct gd_stack_plan *plan);
 /* The methods of the search space that the software has; room for GD_METHODS_MOST. */
 int gd_stack_plan_methods(const struct gd_stack_plan *plan, bool several,
                           struct gd_method *methods);

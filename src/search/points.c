@@ -100,7 +100,7 @@ static bool fits(const struct gd_point *point) {
   return point->status == GD_OK && point->trial.status != GD_TRIAL_INFEASIBLE;
 }
 
-static int count_parts(const struct gd_method *method) {
+int gd_points_count_parts(const struct gd_method *method) {
   int count = 0;
   for (int i = 0; i < GD_METHOD_PART_COUNT; i++)
     if (gd_method_row((enum gd_method_part_id)i)->group != GD_GROUP_FREE_LUNCH)
@@ -118,7 +118,8 @@ const struct gd_point *gd_points_best_of(const struct gd_point *points, int coun
     const struct gd_point *point = &points[i];
     if (!fits(point) || point->prediction.days > GD_POINTS_NEAR * least_days)
       continue;
-    int more = best ? count_parts(&point->options.method) - count_parts(&best->options.method) : -1;
+    int more = best ? gd_points_count_parts(&point->options.method) -
+                      gd_points_count_parts(&best->options.method) : -1;
     if (more < 0 || (more == 0 && point->prediction.days < best->prediction.days))
       best = point;
   }

@@ -81,6 +81,8 @@ void gd_points_rank(struct gd_point *points, int count);
  * these apart and less can go wrong with it. NULL: none fits.
  */
 #define GD_POINTS_NEAR 1.02
+/* Parts besides those of free-lunch. */
+int gd_points_count_parts(const struct gd_method *method);
 const struct gd_point *gd_points_best(const struct gd_point *points, int count);
 /* The same of every stride-th point: of one machine, where machines change first. */
 const struct gd_point *gd_points_best_of(const struct gd_point *points, int count, int stride);

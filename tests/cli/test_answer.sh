@@ -64,6 +64,28 @@ for other in "--gpu 3090:4" "--gpu 3090 --count 4" "--gpu 4xRTX-3090" "--gpu 4X3
   cmp -s "$OUT" "$WORK/first" || fail "$LAST: not what --gpu 4x3090 says"
 done
 
+# How much is trained; and cost has the same method, days and dollars for the same question.
+shown "143,000 steps of 1,024 x 2,049 tokens, 3.0e11 in all"
+for question in "pythia-410m --gpu 4x3090" "pythia-1b --tokens 20B --gpu 2x4090" "llama-3.2-1b --tokens 20B --gpu 4x3090"; do
+  # shellcheck disable=SC2086
+  expect 0 plan $question --json
+  planned="$(field method) $(field days) $(field days_high) $(field rent_usd)"
+  # shellcheck disable=SC2086
+  expect 0 cost $question --times predicted --json
+  [[ "$(field method) $(field days) $(field days_high) $(field rent_usd)" == "$planned" ]] ||
+    fail "$LAST: $(field method) $(field days) $(field days_high) $(field rent_usd), and plan has $planned"
+done
+# A command that is printed can be typed, whatever a folder is called.
+mkdir "$WORK/a b\$(x)"
+tiny_config "$WORK/a b\$(x)"
+expect 0 plan "$WORK/a b\$(x)" --gpu a100
+shown "gpudays export '$WORK/a b\$(x)' "
+# A micro-batch that was asked for is what does not fit.
+expect 0 plan pythia-410m --gpu 4x3090 --micro-batch 32
+shown "it needs"
+shown "micro-batch 32"
+! grep -q 'micro-batch 1$' "$OUT" || fail "$LAST: another micro-batch than asked for"
+
 # The software that it is for.
 expect 0 plan pythia-410m --gpu 4x3090 --stack pytorch
 shown "PyTorch"

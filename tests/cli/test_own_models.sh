@@ -238,6 +238,18 @@ awk -v d="$(field days)" 'BEGIN { want = 6 * 1.3e9 * 26e9 / (4 * 312e12) / 86400
 expect 0 cost --params 1.3B --tokens 26B --machine desktop-2x-4090
 shown "1,300,000,000 parameters"
 shown "6 N D of 1.3e9 parameters and 2.6e10 tokens; days are"
+shown "next      gpudays plan --params 1300000000 --tokens 26B"
+# What a size alone is not answered for is refused, never passed over; a count that no preset's batch divides among, too.
+for option in "--days 1" "--wall-limit 24h" "--queue-wait 6h" "--jobs 2"; do
+  # shellcheck disable=SC2086
+  expect 2 plan --params 1.3B --tokens 26B --gpu 4xa100 $option
+  said "gpudays cost does, with the same arguments"
+done
+expect 2 plan --params 1.3B --tokens 26B --gpu 3xa100
+said "does not divide among 3"
+# The sizes that are counted are fields that are used, whatever the type.
+expect 1 models --check "$GD_SOURCE_DIR/tests/model/unknown/gemma3.json"
+grep -E '^(hidden_size|num_hidden_layers|vocab_size) +[0-9]+ +used' "$OUT" | wc -l | grep -x 3 >/dev/null || fail "$LAST: sizes are not used"
 expect 2 plan --params 1.3B pythia-14m
 said "leave out pythia-14m"
 expect 2 plan --params 1.3B --explain

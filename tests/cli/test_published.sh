@@ -59,6 +59,12 @@ field_is published 120000.0
 [[ $(field error) == -0.0* ]] || fail "an error of $(field error)"
 expect 0 accuracy add own.csv --csv
 [[ $(wc -l <"$OUT") == 2 ]] || fail "not a header and a row"
+# Other rows by that name would take their place.
+mkdir elsewhere
+sed 's/120000/110000/' own.csv >elsewhere/own.csv
+expect 2 accuracy add elsewhere/own.csv
+said "other rows are kept by that name"
+grep -q 120000 "$kept/own.csv" || fail "the rows that were kept are gone"
 cp own.csv other.csv
 expect 2 accuracy add other.csv
 said 'other.csv, line 2, column "id": "ours-1"; expected an id that no other row has'
