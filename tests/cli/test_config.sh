@@ -19,9 +19,19 @@ wrong 'hidden_size is "wide"' 's/"hidden_size": 16/"hidden_size": "wide"/'
 wrong "hidden_size is -16" 's/"hidden_size": 16/"hidden_size": -16/'
 wrong "vocab_size is 0" 's/"vocab_size": 64/"vocab_size": 0/'
 wrong "num_hidden_layers is 2.5" 's/"num_hidden_layers": 2/"num_hidden_layers": 2.5/'
-wrong 'model_type is "abacus"' 's/gpt_neox/abacus/'
 wrong "model_type is missing" '/"model_type"/d'
 wrong "hidden_size is 4000000000000000000" 's/"hidden_size": 16/"hidden_size": 4000000000000000000/'
+
+# A type that is not there: what needs the graph refuses it, and plan answers by the size.
+tiny_config "$WORK/model" 's/gpt_neox/abacus/'
+for command in models bench; do
+  expect 2 "$command" "$WORK/model"
+  said 'model_type is "abacus"'
+  silent
+done
+expect 0 plan "$WORK/model" --gpu a100
+shown "FLOPs only"
+shown 'model_type is "abacus"'
 
 # Malformed, truncated, empty, not an object: the offset in the file.
 wrong "line 4, column" 's/"hidden_size": 16,/"hidden_size": ,/'
