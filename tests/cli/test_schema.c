@@ -73,6 +73,8 @@ static const struct {
     {"why", "why gpt2 --gpu 4x3090 --tokens-per-s 60000", 0},
     {"why", WHY_LOG("attention_scores"), 0},
     {"why", WHY_LOG("good"), 0},
+    {"why", "why gpt2 --log $GD_SOURCE_DIR/tests/cli/why/good.log",
+     0}, /* on no GPU that is named */
     {"trials", "bench a b " POINT "--methods free-lunch,naive", 0},
     {"trials", "bench a " POINT "--methods naive --profile --no-store", 0},
     {"trials", "bench pythia-160m --simulate --gpu a100 --methods free-lunch,naive", 0},
