@@ -445,19 +445,32 @@ enum gd_status gd_published_load_file(struct gd_published *published, const char
   return status;
 }
 
-/* Rows of the same name that are others would be lost. */
+/* Whether a line of the text begins as that one does, up to its first comma. */
+static bool has_id(const char *text, const char *line, size_t length) {
+  for (const char *at = text; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+    if (strncmp(at, line, length) == 0)
+      return true;
+  return false;
+}
+
+/* A file may be kept again with more rows, or with others of the same ids; no row may be lost. */
 static enum gd_status check_kept(const char *to, const struct gd_strbuf *rows,
                                  struct gd_error *err) {
   struct gd_strbuf kept = {0};
   if (gd_file_is_missing(to))
     return GD_OK;
   enum gd_status status = gd_file_read(to, MOST_BYTES, &kept, err);
-  if (status == GD_OK &&
-      (kept.length != rows->length || memcmp(kept.text, rows->text, kept.length) != 0))
-    status = gd_fail(err, GD_BAD_INPUT,
-                     "other rows are kept by that name; give the file another one, or remove %s "
-                     "first",
-                     to);
+  const char *line = status == GD_OK && kept.text ? strchr(kept.text, '\n') : NULL;
+  line = line ? line + 1 : NULL; /* behind the header */
+  for (; line && *line && status == GD_OK;
+       line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+    size_t length = strcspn(line, ",\n");
+    if (line[length] == ',' && !has_id(rows->text ? rows->text : "", line, length + 1))
+      status = gd_fail(err, GD_BAD_INPUT,
+                       "%s has the row %.*s, which would be lost; give this file another name, or "
+                       "remove that one first",
+                       to, (int)(length < 60 ? length : 60), line);
+  }
   gd_strbuf_deinit(&kept);
   return status;
 }

@@ -61,7 +61,7 @@ awk -v jobs="$jobs" -v days="$days" -v end="$(field calendar_days)" 'BEGIN {
   fail "$LAST: not on $(field "done")"
 waits=$(field calendar_days)
 expect 0 plan pythia-160m --gpu 4xa100 --wall-limit 6h --queue-wait 3h
-item_is calendar "$jobs jobs of 6 h, 3 h of waiting each: * days, done by 20* (20* - 20*) assumed: 2 min to start, a checkpoint of * read and written at 1 GB/s by each job: * of a job do not train"
+item_is calendar "$jobs jobs of 6 h, 3 h of waiting each: * days, done by 20* (20* - 20*) assumed: 2 min to start, a checkpoint of * read and written at 1 GB/s by each job, and an end in order before its limit: * of a job do not train"
 item_is time "* of computing"
 [[ $(awk 'length > 80' "$OUT") == "" ]] || fail "$LAST: more than 80 columns"
 # Jobs that wait while others run lose less, and a limit alone costs no waiting.

@@ -59,12 +59,12 @@ field_is published 120000.0
 [[ $(field error) == -0.0* ]] || fail "an error of $(field error)"
 expect 0 accuracy add own.csv --csv
 [[ $(wc -l <"$OUT") == 2 ]] || fail "not a header and a row"
-# Other rows by that name would take their place.
+# Rows of another file by that name would take the place of these.
 mkdir elsewhere
-sed 's/120000/110000/' own.csv >elsewhere/own.csv
+sed 's/ours-1/theirs-1/' own.csv >elsewhere/own.csv
 expect 2 accuracy add elsewhere/own.csv
-said "other rows are kept by that name"
-grep -q 120000 "$kept/own.csv" || fail "the rows that were kept are gone"
+said "$kept/own.csv has the row ours-1, which would be lost"
+grep -q ours-1 "$kept/own.csv" || fail "the row that was kept is gone"
 cp own.csv other.csv
 expect 2 accuracy add other.csv
 said 'other.csv, line 2, column "id": "ours-1"; expected an id that no other row has'
