@@ -119,7 +119,8 @@ const struct gd_point *gd_points_best_of(const struct gd_point *points, int coun
     if (!fits(point) || point->prediction.days > GD_POINTS_NEAR * least_days)
       continue;
     int more = best ? gd_points_count_parts(&point->options.method) -
-                      gd_points_count_parts(&best->options.method) : -1;
+                          gd_points_count_parts(&best->options.method)
+                    : -1;
     if (more < 0 || (more == 0 && point->prediction.days < best->prediction.days))
       best = point;
   }

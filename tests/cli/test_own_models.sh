@@ -249,7 +249,7 @@ expect 2 plan --params 1.3B --tokens 26B --gpu 3xa100
 said "does not divide among 3"
 # The sizes that are counted are fields that are used, whatever the type.
 expect 1 models --check "$GD_SOURCE_DIR/tests/model/unknown/gemma3.json"
-grep -E '^(hidden_size|num_hidden_layers|vocab_size) +[0-9]+ +used' "$OUT" | wc -l | grep -x 3 >/dev/null || fail "$LAST: sizes are not used"
+[[ $(grep -cE '^(hidden_size|num_hidden_layers|vocab_size) +[0-9]+ +used' "$OUT") == 3 ]] || fail "$LAST: sizes are not used"
 expect 2 plan --params 1.3B pythia-14m
 said "leave out pythia-14m"
 expect 2 plan --params 1.3B --explain
