@@ -167,6 +167,7 @@ static int64_t convnext_classes(const struct gd_model *model) {
 const struct gd_family gd_family_convnext = {
     .model_type = "convnext",
     .title = "ConvNeXt",
+    .kind = "convolutional network",
     .parse = convnext_parse,
     .build = convnext_build,
     .images = true,

@@ -252,6 +252,7 @@ static int64_t mamba_classes(const struct gd_model *model) {
 const struct gd_family gd_family_mamba = {
     .model_type = "mamba",
     .title = "Mamba",
+    .kind = "state-space model",
     .parse = mamba_parse,
     .build = mamba_build,
     .ignores_tensor = mamba_ignores_tensor,

@@ -87,7 +87,11 @@ struct gd_family {
   bool (*ignores_tensor)(const char *name);
   int64_t (*classes)(const struct gd_model *model); /* what the loss chooses among */
   bool images; /* samples are images: no sequence length, no tokens */
+  /* What its time is made of, for predictions that rest on other models: "state-space model";
+     NULL: a transformer. */
+  const char *kind;
 };
+const char *gd_family_kind(const struct gd_family *family); /* "transformer" */
 
 #define GD_FAMILY(name) extern const struct gd_family gd_family_##name;
 #include "model/families.def"

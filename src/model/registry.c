@@ -56,6 +56,10 @@ static const int64_t most_positions = 1000000000;
 
 static const char *const preset_keys[] = {"name", "hub", "source", "date", "config", "recipe"};
 
+const char *gd_family_kind(const struct gd_family *family) {
+  return family->kind ? family->kind : "transformer";
+}
+
 enum gd_status gd_model_is_causal(const struct gd_model *model, bool *causal,
                                   struct gd_error *err) {
   struct gd_graph graph;

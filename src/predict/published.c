@@ -190,6 +190,7 @@ static enum gd_status find_works(struct reader *r, int at, struct gd_published_r
   struct gd_model model;
   GD_TRY(load_model(r, row, &model, err));
   GD_TRY(check_kind(r, at, row, &model, err));
+  row->kind = gd_family_kind(model.family);
   struct key key = {
       .model = row->model,
       .seq = row->seq,

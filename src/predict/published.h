@@ -27,6 +27,7 @@ struct gd_published_row {
   int64_t seq, micro_batch, batch; /* seq 0: images */
   double gradient_bytes;           /* 0: as the stack has it */
   double per_gpu;                  /* tokens or images a second */
+  const char *kind;                /* of its model: gd_family_kind */
   int works;                       /* number of its ops in gd_published.works */
   int fold;                        /* rows of one model are in one */
 };
@@ -62,7 +63,7 @@ enum gd_status gd_published_load_file(struct gd_published *published, const char
 /* The columns of such a file, and a row to replace. */
 void gd_published_template(struct gd_strbuf *out);
 /* Puts such a file where gd_published_load finds it, whole or not at all; *to, of `size` bytes,
-   becomes its path. A file of the same name is replaced. */
+   becomes its path. A file of the same name is replaced, unless a row of it would be lost. */
 enum gd_status gd_published_keep(const char *path, char *to, size_t size,
                                  struct gd_error *err) GD_MUST_USE;
 void gd_published_deinit(struct gd_published *published); /* safe on a zeroed one */

@@ -328,17 +328,26 @@ static void append_figure(struct gd_strbuf *out, const char *key, double value) 
   gd_strbuf_printf(out, "\"%s\": %.4g", key, value);
 }
 
-static void append_names(const struct gd_published *published, bool architectures,
+static const char *gpu_of(const struct gd_published_row *row) {
+  return row->target.gpu->name;
+}
+static const char *architecture_of(const struct gd_published_row *row) {
+  return row->target.gpu->architecture;
+}
+static const char *kind_of(const struct gd_published_row *row) {
+  return row->kind;
+}
+
+/* Each once. */
+static void append_names(const struct gd_published *published,
+                         const char *(*of)(const struct gd_published_row *row),
                          struct gd_strbuf *out) {
   bool first = true;
   for (int i = 0; i < published->count; i++) {
-    const struct gd_gpu *gpu = published->rows[i].target.gpu;
-    const char *name = architectures ? gpu->architecture : gpu->name;
+    const char *name = of(&published->rows[i]);
     bool said = false;
-    for (int k = 0; k < i && !said; k++) {
-      const struct gd_gpu *other = published->rows[k].target.gpu;
-      said = strcmp(architectures ? other->architecture : other->name, name) == 0;
-    }
+    for (int k = 0; k < i && !said; k++)
+      said = strcmp(of(&published->rows[k]), name) == 0;
     if (!said)
       gd_strbuf_printf(out, "%s\"%s\"", first ? "" : ", ", name);
     first = first && said;
@@ -369,9 +378,11 @@ enum gd_status gd_published_errors_append(const struct gd_published_errors *e,
     first = 0;
   }
   gd_strbuf_append(out, "\n  },\n  \"gpus\": [");
-  append_names(published, false, out);
+  append_names(published, gpu_of, out);
   gd_strbuf_append(out, "],\n  \"architectures\": [");
-  append_names(published, true, out);
+  append_names(published, architecture_of, out);
+  gd_strbuf_append(out, "],\n  \"kinds\": [");
+  append_names(published, kind_of, out);
   gd_strbuf_append(out, "],\n  \"intervals\": {");
   for (int i = 0; i < GD_KNOWN_COUNT; i++) {
     const struct gd_published_interval *of = &e->of[i];
@@ -416,6 +427,7 @@ static enum gd_status read_fitted(const struct gd_json *json, struct gd_fitted *
   to->sources = (int)sources;
   GD_TRY(read_list(json, "gpus", to->gpus, sizeof to->gpus, err));
   GD_TRY(read_list(json, "architectures", to->architectures, sizeof to->architectures, err));
+  GD_TRY(read_list(json, "kinds", to->kinds, sizeof to->kinds, err));
   for (int i = 0; i < GD_KNOWN_COUNT; i++) {
     const json_t *one = json_object_get(intervals, known_names[i]);
     struct gd_published_interval *of = &to->of[i];
@@ -451,6 +463,10 @@ static bool has_name(const char *names, const char *name) {
   char wanted[80];
   snprintf(wanted, sizeof wanted, ",%.70s,", name);
   return strstr(names, wanted) != NULL;
+}
+
+bool gd_fitted_knows_kind(const struct gd_fitted *fitted, const char *kind) {
+  return has_name(fitted->kinds, kind);
 }
 
 enum gd_published_known gd_fitted_knows(const struct gd_fitted *fitted, const struct gd_gpu *gpu,

@@ -77,11 +77,13 @@ struct gd_fitted {
   struct gd_gpu_fit gpu;
   struct gd_published_interval of[GD_KNOWN_COUNT];
   char gpus[512], architectures[256]; /* ",a100,h100,": with rows */
+  char kinds[128];                    /* likewise, of models: gd_family_kind */
   int rows, sources;
 };
 enum gd_status gd_fitted_load(struct gd_fitted *fitted, struct gd_error *err) GD_MUST_USE;
 enum gd_published_known gd_fitted_knows(const struct gd_fitted *fitted, const struct gd_gpu *gpu,
                                         const struct gd_stack_facts *facts);
+bool gd_fitted_knows_kind(const struct gd_fitted *fitted, const char *kind);
 /* "figures of that software were published for this GPU" */
 const char *gd_published_known_words(enum gd_published_known known);
 

@@ -79,14 +79,23 @@ static bool read_point(const json_t *row, struct gd_work *work, double *seconds,
          read_number(json_array_get(row, 7), 1e-12, seconds);
 }
 
+/* Peaks are measured or of a data sheet, and clocks vary: twice the peak is no measurement. */
+static bool is_impossible(const struct gd_rates *rates, const struct gd_work *work,
+                          double seconds) {
+  double peak = rates->flops[work->unit];
+  return work->kind == GD_OP_matmul && !work->on_host && peak > 0 &&
+         work->flops > 2 * peak * seconds;
+}
+
 static enum gd_status read_points(const struct gd_json *json, struct gd_rates *rates,
                                   struct gd_error *err) {
   const json_t *points = json_object_get(json->root, "points"), *row;
   size_t i;
   if (!points)
     return GD_OK;
-  if (!json_is_array(points) || json_array_size(points) > MOST_POINTS)
-    return gd_json_mismatch(json, json->root, "points", "a list of up to 100,000 points", err);
+  if (!json_is_array(points) || json_array_size(points) > MOST_POINTS ||
+      json_array_size(points) == 0)
+    return gd_json_mismatch(json, json->root, "points", "a list of 1 to 100,000 points", err);
   json_array_foreach(points, i, row) {
     struct gd_work work;
     double seconds;
@@ -96,6 +105,11 @@ static enum gd_status read_points(const struct gd_json *json, struct gd_rates *r
                      "%s: points[%zu] is no point; expected [op, unit, variant, on host, [4 "
                      "sizes], flops, bytes, seconds]",
                      json->file, i);
+    if (known && is_impossible(rates, &work, seconds))
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: points[%zu] is a matmul of %.3g FLOP/s, and the peak there is %.3g: these "
+                     "times are not of that device",
+                     json->file, i, work.flops / seconds, rates->flops[work.unit]);
     if (known)
       GD_TRY(gd_rates_add(rates, &work, seconds, err));
   }

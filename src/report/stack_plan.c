@@ -160,19 +160,28 @@ static void forget_counted(struct gd_stack_plan *plan) {
 
 /* --- the others ------------------------------------------------------------------------------ */
 
-static void judge_stack(struct gd_stack_plan *plan) {
+/* Of models of which nobody published a rate, less is known than of any that is left out: their
+   interval is the widest. */
+static void judge_stack(struct gd_stack_plan *plan, const struct gd_stack_asked *asked) {
   enum gd_published_known known = gd_fitted_knows(&plan->fitted, plan->target.gpu, plan->facts);
+  const char *unlike = NULL;
+  for (int i = 0; i < asked->n_models && !unlike; i++)
+    if (!gd_fitted_knows_kind(&plan->fitted, gd_family_kind(asked->models[i].family)))
+      unlike = gd_family_kind(asked->models[i].family);
+  known = unlike ? GD_KNOWN_NOTHING : known;
   const struct gd_published_interval *interval = &plan->fitted.of[known];
   plan->validated = known == GD_KNOWN_BOTH;
   plan->low = interval->low;
   plan->high = interval->high;
   snprintf(
       plan->basis, sizeof plan->basis,
-      "%s%s on the %s, by a model of the GPU and of the software that rests on %s; on rows that "
+      "%s%s on the %s, by a model of the GPU and of the software that rests on %s%s%s; on rows "
+      "that "
       "a fit had not seen, every source weighing the same, median error %.0f %%, interval of 90 %% "
       "x%.2f to x%.2f",
       plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
-      gd_published_known_words(known), 100 * interval->median, plan->low, plan->high);
+      gd_published_known_words(known), unlike ? ", none of them of a " : "", unlike ? unlike : "",
+      100 * interval->median, plan->low, plan->high);
 }
 
 /* Estimates of memory were off by a third at most where they were compared (results/accuracy.md),
@@ -289,7 +298,7 @@ static enum gd_status add_rows(const struct gd_stack_asked *asked, struct gd_sta
   if (paper)
     judge_paper(plan, known);
   else
-    judge_stack(plan);
+    judge_stack(plan, asked);
   for (int i = 0; i < asked->n_models; i++) {
     GD_TRY(check_model(plan, &asked->models[i], err));
     for (int k = 0; k < asked->n_methods; k++)

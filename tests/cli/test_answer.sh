@@ -92,6 +92,19 @@ shown "PyTorch"
 expect 0 plan pythia-410m --gpu 4x3090 --stack pytorch --json
 field_is stack pytorch-compile
 
+# Of models of a kind of which nobody published a rate the interval is wider, and the answer says so.
+expect 0 plan pythia-160m --gpu a100 --stack megatron --json
+width=$(awk -v l="$(field days_low)" -v h="$(field days_high)" 'BEGIN { print h / l }')
+field_is validated true
+for model in mamba-130m convnext-large-1k; do
+  expect 0 plan "$model" --gpu a100 --stack megatron --json
+  field_is validated false
+  awk -v w="$width" -v l="$(field days_low)" -v h="$(field days_high)" 'BEGIN { exit !(h / l > 1.2 * w) }' ||
+    fail "$LAST: no wider than of a transformer"
+done
+expect 0 plan mamba-130m --gpu a100 --stack megatron
+tr -s ' \n' ' ' <"$OUT" | grep "none of them of a state-space model" >/dev/null || fail "$LAST: does not say so"
+
 # Several: a table, a row each; more GPUs are faster, and each is no faster.
 expect 0 plan pythia-410m --gpu 1x3090,2x3090,4x3090,8x3090
 [[ $(grep -c '^pythia-410m ' "$OUT") == 4 ]] || fail "$LAST: not four rows"

@@ -15,6 +15,14 @@ said "there is a calibration kim already"
 echo '{"format": 1}' >"$WORK/broken.json"
 expect 2 calibrate load "$WORK/broken.json"
 [[ ! -e $XDG_DATA_HOME/gpudays/calibration/broken.json ]] || fail "a broken file is kept"
+# Times that its own peak does not allow, and none at all.
+sed -E '/^ *\["matmul"/s/,[0-9.e-]+\](,?)$/,1e-12]\1/' data/calibration/h200.json >"$WORK/fast.json"
+cmp -s "$WORK/fast.json" data/calibration/h200.json && fail "no time was changed"
+expect 2 calibrate load "$WORK/fast.json"
+said "these times are not of that device"
+sed -E '/^ *\["/d' data/calibration/h200.json >"$WORK/empty.json"
+expect 2 calibrate load "$WORK/empty.json"
+said "a list of 1 to 100,000 points"
 expect 2 calibrate load
 expect 2 calibrate nonsense
 said "calibrate takes learn, load or list"
