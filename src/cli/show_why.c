@@ -135,7 +135,8 @@ static void append_cause(struct why *why, int number, const struct gd_found_caus
   gd_strbuf_printf(&cli->out, "\n");
   gd_show_item(cli, "likely",
                found->said ? "all but certain"
-                           : gd_show_cell(cli, "%.0f %%", 100 * found->probability));
+                           : gd_show_cell(cli, "%.0f %%; expected to cost %.0f %% of the time",
+                                          100 * found->probability, 100 * found->share));
   for (int i = 0; i < found->n_evidence; i++)
     gd_show_item(cli, i ? "" : "evidence", found->evidence[i]);
   if (gain_of(why, found) > 0)

@@ -42,6 +42,7 @@ struct gd_cause {
   double levels[GD_CAUSE_LEVELS];
   bool multi_gpu;                         /* nothing of one GPU alone */
   const char *remedy[GD_FRAMEWORK_COUNT]; /* NULL: that software has none, and is not asked */
+  const char *in_node; /* the change where one node holds all GPUs; NULL: the same */
 };
 const struct gd_cause *gd_causes(int *count);
 

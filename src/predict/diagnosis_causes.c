@@ -59,6 +59,9 @@ static const char loader[] = "DataLoader(..., num_workers=8, pin_memory=True, pr
 static const char network[] =
     "NCCL_DEBUG=INFO: 'Using network Socket' is Ethernet; unset NCCL_IB_DISABLE, name the "
     "InfiniBand cards in NCCL_IB_HCA";
+static const char bus[] =
+    "nvidia-smi topo -m: SYS and PHB go through the host; larger micro-batches, or more gradient "
+    "accumulation, reduce seldomer";
 static const char clock[] = "nvidia-smi -q -d PERFORMANCE,POWER: cool it, or raise the limit "
                             "(nvidia-smi -pl)";
 static const char autocast[] =
@@ -127,7 +130,8 @@ static const struct gd_cause causes[] = {
      .levels = {0.5, 0.25, 0.12, 0.06, 0.03, 0.01},
      .multi_gpu = true,
      .remedy = {PYTORCH = network, TRAINER = network, TORCHTITAN = network, MEGATRON = network,
-                LLM_C = network}},
+                LLM_C = network},
+     .in_node = bus},
     {.name = "data-loading",
      .title = "the GPU waits for data",
      .prior = 0.12,

@@ -125,7 +125,9 @@ void gd_cause_describe(const struct gd_diagnosis_question *q, const struct gd_ca
     add_evidence(found, text);
   }
   char remedy[160];
-  copy_remedy(q, o->cause->remedy[q->framework], remedy, sizeof remedy);
+  bool in_node = o->cause->in_node && q->target && q->target->nodes <= 1;
+  copy_remedy(q, in_node ? o->cause->in_node : o->cause->remedy[q->framework], remedy,
+              sizeof remedy);
   const char *number = strstr(remedy, "%lld");
   if (number)
     snprintf(found->remedy, sizeof found->remedy, "%.*s%lld%s", (int)(number - remedy), remedy,
