@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/embedded.h"
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "hw/hw.h"
@@ -368,13 +369,34 @@ static enum gd_status answer(struct gd_cli *cli, struct gd_hw *hw, struct gd_err
                                   : show_table(cli, hw, gpus, err);
 }
 
+/* The record of a GPU as its file in the program has it: to change, for one of one's own. */
+static enum gd_status print_template(struct gd_cli *cli, struct gd_hw *hw, struct gd_error *err) {
+  const struct gd_gpu *gpu;
+  char path[128];
+  GD_TRY(gd_hw_gpu(hw, cli->n_arguments > 0 ? cli->arguments[0] : "3090", &gpu, err));
+  snprintf(path, sizeof path, "gpus/%s.json", gpu->name);
+  for (int i = 0; i < gd_embedded_file_count; i++)
+    if (strcmp(gd_embedded_files[i].path, path) == 0) {
+      gd_strbuf_append_bytes(&cli->out, gd_embedded_files[i].text,
+                             (size_t)gd_embedded_files[i].length);
+      return GD_OK;
+    }
+  return gd_fail(err, GD_BAD_INPUT, "%s is in a file of yours; gpus --template prints ours",
+                 gpu->name);
+}
+
 enum gd_status gd_cmd_gpus(struct gd_cli *cli, struct gd_error *err) {
   struct gd_hw hw = {0};
+  cli->verbatim = cli->options.template;
+  if (cli->options.template && (cli->options.check || cli->n_arguments > 1))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--template prints the file of one GPU: gpus a100 --template");
   if (cli->options.check && cli->n_arguments > 0)
     return gd_fail(err, GD_BAD_INPUT, "--check reads one file; leave out \"%s\"",
                    cli->arguments[0]);
   GD_TRY(gd_hw_load(&hw, err));
-  enum gd_status status = answer(cli, &hw, err);
+  enum gd_status status =
+      cli->options.template ? print_template(cli, &hw, err) : answer(cli, &hw, err);
   gd_hw_deinit(&hw);
   return status;
 }

@@ -352,7 +352,7 @@ const struct gd_option gd_option_table[] = {
      gd_value_time, TARGET(job_time), 0, 31536000},
     {"questions", NULL, ON(SURVEY), 0, false, "print the questions and their answers",
      gd_value_switch, TARGET(questions), 0, 0},
-    {"template", NULL, ON(SURVEY) | ON(ACCURACY), 0, false,
+    {"template", NULL, ON(SURVEY) | ON(ACCURACY) | ON(GPUS), 0, false,
      "print how such a file begins, to fill in", gd_value_switch, TARGET(template), 0, 0},
     {"synthetic", "N", ON(SURVEY), 0, false, "invent N answers, marked as synthetic", gd_value_int,
      TARGET(synthetic), 1, 100000},

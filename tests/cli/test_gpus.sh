@@ -92,6 +92,16 @@ wrong 's/}$//' 'line 6'
 expect 2 gpus --check "$WORK/nothing.json"
 said "nothing.json: cannot be opened"
 expect 2 gpus a100 --check "$WORK/mine.json"
+# A file to begin with: what is printed is a record that is right, and answers under a name of one's own.
+expect 0 gpus a100 --template
+cp "$OUT" "$WORK/template.json"
+sed -i 's/"name": "a100"/"name": "ours"/; /"aliases"/d; s/"title": .*/"title": "Our card",/' "$WORK/template.json"
+expect 0 gpus --check "$WORK/template.json"
+expect 0 plan pythia-160m --gpu "2x$WORK/template.json"
+shown "Our card"
+expect 2 gpus a100 a40 --template
+expect 2 gpus a101 --template
+said "a100"
 echo '{"kind": "price", "gpu": "nothing", "usd": 1, "source": "nowhere", "date": "2026"}' \
   >"$XDG_CONFIG_HOME/gpudays/gpus/price.json"
 expect 2 gpus
