@@ -24,11 +24,14 @@ enum gd_status gd_model_assume_steps(struct gd_model *model, struct gd_error *er
     return GD_OK;
   gd_graph_init(&graph);
   model->family->build(model, 1, &graph);
-  enum gd_status status = gd_graph_check(&graph, err);
+  struct gd_error refused = {0}; /* of a graph that cannot be built: not an error of this */
+  enum gd_status status = gd_graph_check(&graph, &refused);
   double tokens = GD_CHINCHILLA_TOKENS * (double)gd_graph_parameters(&graph);
   gd_graph_deinit(&graph);
-  if (status == GD_ENVIRONMENT)
+  if (status == GD_ENVIRONMENT) {
+    *err = refused;
     return status;
+  }
   if (status != GD_OK)
     return GD_OK;
   double steps = ceil(tokens / ((double)recipe->batch * (double)recipe->seq));

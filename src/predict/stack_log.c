@@ -53,7 +53,13 @@ static bool number_at(const char *text, double *value, const char **end) {
   *value = strtod(digits, &stop);
   if (end)
     *end = text;
-  return length > 0 && stop != digits && isfinite(*value) && *value >= 0;
+  /* Beyond these nothing is a time, a rate or a count, and products of two are still finite. */
+  const double most = 1e30, least = 1e-30;
+  bool read = length > 0 && stop != digits && *value >= 0 && *value <= most &&
+              (*value <= 0 || *value >= least);
+  if (!read)
+    *value = 0;
+  return read;
 }
 
 /* The number that ends right before `at`, within the line. */
