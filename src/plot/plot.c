@@ -332,13 +332,15 @@ static void *draw_share(void *argument) {
 
 static enum gd_status draw_all(const struct gd_plot_batch *batch, struct gd_error *err) {
   enum { MOST = 8, FIGURES = 2 }; /* a start of gnuplot takes as long as so many figures */
-  struct share shares[MOST];
+  struct share shares[MOST] = {0};
   pthread_t threads[MOST];
   int cpus = gd_cpus(1), wanted = (int)(batch->count + FIGURES - 1) / FIGURES, started = 1;
   if (wanted > cpus)
     wanted = cpus;
   if (wanted > MOST)
     wanted = MOST;
+  if (wanted < 1)
+    return GD_OK; /* no figure */
   for (int i = 0; i < wanted; i++)
     shares[i] = (struct share){.batch = batch, .first = (uint32_t)i, .every = (uint32_t)wanted};
   while (started < wanted &&

@@ -106,6 +106,7 @@ static void copy_remedy(const struct gd_diagnosis_question *q, const char *text,
 void gd_cause_describe(const struct gd_diagnosis_question *q, const struct gd_cause_option *o,
                        int64_t micro_batch, struct gd_found_cause *found) {
   char text[160], with[32], without[32], measured[32];
+  GD_ASSERT(q);
   const struct gd_stack_log_fact *fact =
       o->cause->fact < GD_RUN_FACT_COUNT ? &q->facts_said[o->cause->fact] : NULL;
   if (fact && fact->said[0] && fact->answer != GD_RUN_UNKNOWN) {

@@ -96,6 +96,7 @@ static double distance_to(const struct gd_rates *rates, const struct gd_gpu *gpu
 
 /* Of two calibrations of one GPU: the one that trials taught, else the newer one. */
 static bool is_better(const struct gd_rates *rates, const struct gd_rates *than) {
+  GD_ASSERT(than);
   if ((rates->learned_trials > 0) != (than->learned_trials > 0))
     return rates->learned_trials > 0;
   return strcmp(rates->date, than->date) > 0;

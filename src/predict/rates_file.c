@@ -83,7 +83,7 @@ static bool read_point(const json_t *row, struct gd_work *work, double *seconds,
 static bool is_impossible(const struct gd_rates *rates, const struct gd_work *work,
                           double seconds) {
   double peak = rates->flops[work->unit];
-  return work->kind == GD_OP_matmul && !work->on_host && peak > 0 &&
+  return gd_op_info(work->kind)->work == GD_WORK_MATMUL && !work->on_host && peak > 0 &&
          work->flops > 2 * peak * seconds;
 }
 
@@ -106,10 +106,11 @@ static enum gd_status read_points(const struct gd_json *json, struct gd_rates *r
                      "sizes], flops, bytes, seconds]",
                      json->file, i);
     if (known && is_impossible(rates, &work, seconds))
-      return gd_fail(err, GD_BAD_INPUT,
-                     "%s: points[%zu] is a matmul of %.3g FLOP/s, and the peak there is %.3g: these "
-                     "times are not of that device",
-                     json->file, i, work.flops / seconds, rates->flops[work.unit]);
+      return gd_fail(
+          err, GD_BAD_INPUT,
+          "%s: points[%zu] is a matmul of %.3g FLOP/s, and the peak there is %.3g: these "
+          "times are not of that device",
+          json->file, i, work.flops / seconds, rates->flops[work.unit]);
     if (known)
       GD_TRY(gd_rates_add(rates, &work, seconds, err));
   }

@@ -143,7 +143,7 @@ enum gd_status gd_report_items_compared(struct gd_report *report,
                                         struct gd_error *err) {
   enum { MOST_SITES = 8 };
   const struct gd_report_measured *measured = &report->measured;
-  struct gd_plot_series series[MOST_SITES];
+  struct gd_plot_series series[MOST_SITES] = {0};
   int n_series = 0;
   if (comparing->count == 0)
     return GD_OK;

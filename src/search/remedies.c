@@ -170,7 +170,8 @@ static enum gd_status try_gpus(struct finding *finding, struct gd_error *err) {
     if (gpu->memory_bytes > target->gpu->memory_bytes && gpu->compute_capability >= GD_GPU_OLDEST)
       gpus[count++] = gpu;
   }
-  qsort(gpus, (size_t)count, sizeof *gpus, compare_memory);
+  /* NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers */
+  qsort(gpus, (size_t)count, sizeof gpus[0], compare_memory);
   for (int i = 0; i < count && !fits; i++) {
     struct gd_remedy remedy = remedy_of(finding, GD_REMEDY_GPU);
     if (i > 0 && gpus[i]->memory_bytes == gpus[i - 1]->memory_bytes)
