@@ -449,8 +449,7 @@ static void judge_first_step(struct gd_stack_log *log) {
   const double compiled_s = 5, loaded_s = 3;
   const struct gd_stack_log_step *first = log->steps;
   struct gd_stack_log_fact *fact = &log->facts[GD_RUN_COMPILED];
-  GD_ASSERT(log->format);
-  if (log->times.steps < 4 || first->step > 1 || first->interrupted ||
+  if (!log->format || log->times.steps < 4 || first->step > 1 || first->interrupted ||
       fact->answer != GD_RUN_UNKNOWN || log->format->framework != GD_FRAMEWORK_PYTORCH)
     return;
   double more_s = first->seconds - log->times.median_s;
