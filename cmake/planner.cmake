@@ -10,8 +10,15 @@ endif()
 # The configuration that jansson has for systems without autoconf.
 configure_file("${GD_JANSSON}/android/jansson_config.h" jansson/jansson_config.h COPYONLY)
 configure_file("${GD_JANSSON}/src/jansson.h" jansson/jansson.h COPYONLY)
+file(WRITE "${PROJECT_BINARY_DIR}/jansson/jansson_private_config.h" "#define HAVE_STDINT_H 1
+#define HAVE_UNISTD_H 1
+#define HAVE_LOCALE_H 1
+#define HAVE_LOCALECONV 1
+#define HAVE_STRTOLL 1
+#define INITIAL_HASHTABLE_ORDER 3
+")
 add_library(jansson STATIC ${jansson_sources})
-target_compile_definitions(jansson PRIVATE HAVE_STDINT_H)
+target_compile_definitions(jansson PRIVATE HAVE_STDINT_H HAVE_CONFIG_H)
 target_include_directories(jansson SYSTEM PUBLIC "${PROJECT_BINARY_DIR}/jansson")
 
 file(GLOB_RECURSE planner_sources CONFIGURE_DEPENDS src/*.c)
