@@ -101,19 +101,12 @@ void gd_show_duration(struct gd_show_duration *shown, double days, double low_da
 /* Longer lines are hard to read; shorter ones where nothing says how wide the terminal is. */
 enum { PARAGRAPH_MOST = 100, PARAGRAPH_USUAL = 80 };
 
-void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text) {
-  const int terminal = gd_show_columns();
-  const int columns = terminal <= 0               ? PARAGRAPH_USUAL
-                      : terminal > PARAGRAPH_MOST ? PARAGRAPH_MOST
-                                                  : terminal;
-  int column = indent;
-  bool first = true;
-  gd_strbuf_printf(out, "%*s", indent, "");
-  while (*text) {
+void gd_show_wrap(struct gd_strbuf *out, int column, int hang, int columns, const char *text) {
+  for (bool first = true; *text; first = false) {
     int length = (int)strcspn(text, " ");
     if (!first && column + 1 + length > columns) {
-      gd_strbuf_printf(out, "\n%*s", indent + 2, "");
-      column = indent + 2;
+      gd_strbuf_printf(out, "\n%*s", hang, "");
+      column = hang;
     } else if (!first) {
       gd_strbuf_append(out, " ");
       column++;
@@ -122,9 +115,17 @@ void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text) {
     column += length;
     text += length;
     text += strspn(text, " ");
-    first = false;
   }
   gd_strbuf_append(out, "\n");
+}
+
+void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text) {
+  const int terminal = gd_show_columns();
+  const int columns = terminal <= 0               ? PARAGRAPH_USUAL
+                      : terminal > PARAGRAPH_MOST ? PARAGRAPH_MOST
+                                                  : terminal;
+  gd_strbuf_printf(out, "%*s", indent, "");
+  gd_show_wrap(out, indent, indent + 2, columns, text);
 }
 
 void gd_show_buffer(struct gd_strbuf *out, int indent, struct gd_strbuf *line) {

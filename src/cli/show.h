@@ -51,6 +51,8 @@ int gd_show_width(const char *text);
  */
 void gd_show_fold(struct gd_strbuf *out);
 
+/* The words of a text and a newline, from that column on; lines after the first begin at `hang`. */
+void gd_show_wrap(struct gd_strbuf *out, int column, int hang, int columns, const char *text);
 /* Text wrapped at the terminal's width, at most 100 columns; lines after the first are indented two
  * deeper than `indent`. */
 void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text);

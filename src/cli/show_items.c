@@ -24,26 +24,8 @@ static int columns_of_items(void) {
 }
 
 void gd_show_item(struct gd_cli *cli, const char *label, const char *text) {
-  const int columns = columns_of_items();
-  struct gd_strbuf *out = &cli->out;
-  int column = LABEL;
-  bool first = true;
-  gd_strbuf_printf(out, "  %-*s", LABEL - 2, label);
-  for (; *text; first = false) {
-    int length = (int)strcspn(text, " ");
-    if (!first && column + 1 + length > columns) {
-      gd_strbuf_printf(out, "\n%*s", LABEL, "");
-      column = LABEL;
-    } else if (!first) {
-      gd_strbuf_append(out, " ");
-      column++;
-    }
-    gd_strbuf_printf(out, "%.*s", length, text);
-    column += length;
-    text += length;
-    text += strspn(text, " ");
-  }
-  gd_strbuf_append(out, "\n");
+  gd_strbuf_printf(&cli->out, "  %-*s", LABEL - 2, label);
+  gd_show_wrap(&cli->out, LABEL, LABEL, columns_of_items(), text);
 }
 
 void gd_show_item_buffer(struct gd_cli *cli, const char *label, struct gd_strbuf *text) {
