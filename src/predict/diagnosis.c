@@ -189,13 +189,9 @@ static enum gd_status choose_healthy(struct asking *a) {
 /* What the multipliers alone take at their peak, which nothing goes below. */
 static void find_bound(struct asking *a) {
   const struct gd_stack_works *works = works_for(a, &a->healthy);
-  const struct gd_gpu *gpu = a->q->target->gpu;
-  for (int i = 0; works && i < works->count; i++) {
-    const struct gd_work *work = &works->all[i].work;
-    double peak = gpu->flops[work->unit];
-    if (work->flops > 0 && peak > 0)
-      a->d->bound_s += works->all[i].count * work->flops / peak;
-  }
+  if (!works)
+    return;
+  a->d->bound_s = gd_stack_works_least_s(works, &a->gpu);
   a->d->bound_s *= (double)a->model.recipe.batch /
                    ((double)a->q->target->count * (double)a->healthy.micro_batch);
 }

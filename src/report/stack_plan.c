@@ -184,10 +184,6 @@ static void judge_stack(struct gd_stack_plan *plan, const struct gd_stack_asked 
       100 * interval->median, plan->low, plan->high);
 }
 
-/* Estimates of memory were off by a third at most where they were compared (results/accuracy.md),
-   so that a micro-batch that was asked for is refused only beyond that. */
-static const double memory_margin = 1.4;
-
 static double device_limit(const struct gd_stack_plan *plan) {
   return plan->limits.device_bytes > 0 ? plan->limits.device_bytes
                                        : (double)plan->target.gpu->memory_bytes;
@@ -208,7 +204,7 @@ static void choose_micro_batch(const struct gd_stack_plan *plan, const struct gd
                                struct gd_stack_row *row) {
   int64_t own = row->model->recipe.batch / plan->target.count, fixed = plan->limits.micro_batch;
   int64_t size = fixed > 0 ? fixed : 1;
-  double margin = fixed > 0 ? memory_margin : 1;
+  double margin = fixed > 0 ? plan->facts->memory_over : 1;
   for (; size <= own; size += plan->limits.any_size ? 1 : size) {
     struct gd_stack_bytes bytes;
     gd_stack_facts_bytes(plan->facts, graph, &row->method, plan->target.count, (double)size,
