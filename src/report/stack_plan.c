@@ -160,28 +160,20 @@ static void forget_counted(struct gd_stack_plan *plan) {
 
 /* --- the others ------------------------------------------------------------------------------ */
 
-/* Of models of which nobody published a rate, less is known than of any that is left out: their
-   interval is the widest. */
 static void judge_stack(struct gd_stack_plan *plan, const struct gd_stack_asked *asked) {
-  enum gd_published_known known = gd_fitted_knows(&plan->fitted, plan->target.gpu, plan->facts);
-  const char *unlike = NULL;
-  for (int i = 0; i < asked->n_models && !unlike; i++)
-    if (!gd_fitted_knows_kind(&plan->fitted, gd_family_kind(asked->models[i].family)))
-      unlike = gd_family_kind(asked->models[i].family);
-  known = unlike ? GD_KNOWN_NOTHING : known;
-  const struct gd_published_interval *interval = &plan->fitted.of[known];
-  plan->validated = known == GD_KNOWN_BOTH;
-  plan->low = interval->low;
-  plan->high = interval->high;
+  struct gd_fitted_ground ground;
+  gd_fitted_stand(&plan->fitted, plan->target.gpu, plan->facts, asked->models, asked->n_models,
+                  &ground);
+  plan->validated = ground.known == GD_KNOWN_BOTH;
+  plan->low = ground.interval->low;
+  plan->high = ground.interval->high;
   snprintf(
       plan->basis, sizeof plan->basis,
-      "%s%s on the %s, by a model of the GPU and of the software that rests on %s%s%s; on rows "
-      "that "
-      "a fit had not seen, every source weighing the same, median error %.0f %%, interval of 90 %% "
+      "%s%s on the %s, by a model of the GPU and of the software that rests on %s; on rows that a "
+      "fit had not seen, every source weighing the same, median error %.0f %%, interval of 90 %% "
       "x%.2f to x%.2f",
       plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
-      gd_published_known_words(known), unlike ? ", none of them of a " : "", unlike ? unlike : "",
-      100 * interval->median, plan->low, plan->high);
+      ground.words, 100 * ground.interval->median, plan->low, plan->high);
 }
 
 static double device_limit(const struct gd_stack_plan *plan) {
