@@ -56,18 +56,29 @@ static void judge_paper(struct gd_stack_plan *plan, bool known_models) {
   double error = fmax(score->p90, plan->validated ? 0 : GD_PREDICT_UNVALIDATED);
   plan->low = 1 - error;
   plan->high = 1 + error;
-  snprintf(
-      plan->basis, sizeof plan->basis,
-      "%sthe paper's software on the %s, fitted to its Tables 1 and 4; on GPUs that a fit had not "
-      "seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
-      plan->validated ? "" : "unvalidated; ", target->gpu->title, 100 * score->median, plan->low,
-      plan->high);
+  snprintf(plan->basis, sizeof plan->basis,
+           "%sthe paper's software on the %s, fitted to its Tables 1 and 4, by their clock; on "
+           "GPUs that "
+           "a fit had not seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
+           plan->validated ? "" : "unvalidated; ", target->gpu->title, 100 * score->median,
+           plan->low, plan->high);
 }
 
-static void set_days(const struct gd_stack_plan *plan, struct gd_stack_row *row, double step_s) {
-  row->step_s = step_s;
-  row->days = step_s * (double)row->model->recipe.steps / 86400;
-  row->days_low = row->days * plan->low;
+/* Seconds of a step at 100 % of the data sheet's peak. */
+static double least_step_s(const struct gd_stack_plan *plan, const struct gd_stack_row *row,
+                           double sample_flops) {
+  double peak = gd_estimate_peak(plan->target.gpu, row->precision, GD_PEAKS_DATASHEET);
+  double flops = sample_flops * (double)row->model->recipe.batch;
+  return peak > 0 ? flops / (peak * plan->target.count) : 0;
+}
+
+/* Nothing is above the peak, and so neither is an end of an interval. */
+static void set_days(const struct gd_stack_plan *plan, struct gd_stack_row *row, double step_s,
+                     double least_s) {
+  const double steps_a_day = (double)row->model->recipe.steps / 86400;
+  row->step_s = fmax(step_s, least_s);
+  row->days = row->step_s * steps_a_day;
+  row->days_low = fmax(row->days * plan->low, least_s * steps_a_day);
   row->days_high = row->days * plan->high;
 }
 
@@ -84,9 +95,9 @@ static void fill_paper_row(struct gd_stack_plan *plan, const struct gd_stack_mod
     return;
   struct gd_stack_time time;
   gd_stack_time(model, &point, &plan->target, &plan->accuracy.all.fit, &time);
-  set_days(plan, row, time.step_s);
-  if (time.waited_s > time.step_s)
-    row->waited_days = row->days * time.waited_s / time.step_s;
+  set_days(plan, row, time.waited_s,
+           least_step_s(plan, row, model->graphs[point.mode].model_flops));
+  row->clock_days = time.step_s * (double)row->model->recipe.steps / 86400;
 }
 
 /* --- what several questions share ------------------------------------------------------------- */
@@ -240,7 +251,8 @@ static enum gd_status fill_row(struct gd_stack_plan *plan, struct gd_stack_row *
       .accumulation = own / (double)row->micro_batch,
       .value = {facts->value[GD_STACK_TRAFFIC], facts->value[GD_STACK_HOST]}};
   gd_stack_step(&run, &row->step);
-  set_days(plan, row, row->step.seconds);
+  set_days(plan, row, row->step.seconds,
+           least_step_s(plan, row, works->works.model_flops / (double)row->micro_batch));
   return GD_OK;
 }
 
