@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cost.h"
+#include "cli/plan_outline.h"
 #include "cli/show_items.h"
 #include "cli/show_model.h"
 #include "train/checkpoint.h"
@@ -108,7 +109,8 @@ static enum gd_status set_variants(struct gd_show_object *root, struct gd_money_
   return GD_OK;
 }
 
-enum gd_status gd_cost_model_json(struct gd_cli *cli, struct gd_money_table *table,
+enum gd_status gd_cost_model_json(struct gd_cli *cli, const struct gd_money_asked *asked,
+                                  struct gd_money_table *table,
                                   const struct gd_money_answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = gd_cost_limits(cli);
   struct gd_show_object root, rows, object;
@@ -119,7 +121,13 @@ enum gd_status gd_cost_model_json(struct gd_cli *cli, struct gd_money_table *tab
   gd_show_set_int(&root, "parameters", table->work.parameters);
   gd_show_set_real(&root, "tokens", table->work.tokens);
   gd_show_set_real(&root, "train_flops", table->work.train_flops);
-  gd_show_set_assumed(&root, cli, table->model);
+  if (asked->outline) {
+    gd_show_set_assumed_of_outline(&root, asked->outline);
+    gd_show_set_unknown(&root, asked->outline->unread);
+    gd_show_set_stand_ins(&root, asked->stand_ins);
+  } else {
+    gd_show_set_assumed(&root, cli, table->model);
+  }
   gd_cost_set_number(&root, "budget_usd", &cli->options.budget_usd);
   gd_cost_set_number(&root, "days_limit", &cli->options.days);
   gd_show_set_terms(&root, "terms", &table->terms);

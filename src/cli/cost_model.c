@@ -10,7 +10,6 @@
 #include "cli/progress.h"
 #include "cli/show_items.h"
 #include "cli/show_model.h"
-#include "model/outline.h"
 
 /* --- the answer is no ---------------------------------------------------------------------- */
 
@@ -401,14 +400,15 @@ static enum gd_status append_variants(struct gd_cli *cli, struct gd_money_table 
   return GD_OK;
 }
 
-static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *table,
+static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_asked *asked,
+                                    struct gd_money_table *table,
                                     const struct gd_money_answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = gd_cost_limits(cli);
   const struct gd_money_option *option = answer->advice.option;
   struct gd_show_object rows;
   char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (cli->options.json)
-    return gd_cost_model_json(cli, table, answer, err);
+    return gd_cost_model_json(cli, asked, table, answer, err);
   if (cli->options.csv) {
     gd_cost_rows(&rows, table, limits.days);
     return gd_show_csv(&cli->out, &rows, err);
@@ -456,26 +456,16 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
   return GD_OK;
 }
 
-static void set_work(const struct gd_outline *outline, struct gd_money_table *table) {
-  table->work.parameters = (int64_t)outline->parameters;
-  table->work.tokens = outline->tokens;
-  table->work.train_flops = gd_outline_flops(outline);
-  table->work.flops_per_step = table->work.train_flops / (double)outline->recipe.steps;
-}
-
 enum gd_status gd_cost_model(struct gd_cli *cli, struct gd_money_asked *asked,
-                             const struct gd_outline *outline, struct gd_money_table *table,
-                             struct gd_error *err) {
+                             struct gd_money_table *table, struct gd_error *err) {
   const struct gd_money_limits limits = gd_cost_limits(cli);
   struct gd_money_answer answer;
   gd_cost_label_progress(asked->progress_user, asked->model->name, 0, 0);
   GD_TRY(gd_money_table_make(asked, table, err));
-  if (outline)
-    set_work(outline, table);
   gd_money_answer(table, &limits, &answer);
   if (!answer.known)
     return no_days(table, answer.infeasible, err);
-  GD_TRY(append_answer(cli, table, &answer, err));
+  GD_TRY(append_answer(cli, asked, table, &answer, err));
   if (!answer.advice.option)
     return none_within(table, &limits, &answer, err);
   return GD_OK;

@@ -21,6 +21,7 @@
 #include "model/model.h"
 #include "money/calendar.h"
 #include "paper/paper.h"
+#include "search/stand_in.h"
 #include "store/store.h"
 
 #define GD_MONEY_HOURS_A_YEAR  8760.0 /* 365 days */
@@ -167,6 +168,10 @@ struct gd_money_asked {
   const struct gd_paper *paper;
   struct gd_store *store; /* NULL: nothing is measured */
   const struct gd_model *model;
+  /* A size alone: what is counted of it, and whose days are predicted in its place; model is the
+     nearest of those, under its name. NULL: model is what it says. */
+  const struct gd_outline *outline;
+  const struct gd_stand_ins *stand_ins;
   enum gd_times times;
   const struct gd_money_stack *stack; /* of predicted days; NULL: this engine */
   /* A budget and days: leave out machines that gd_money_advise cannot take within them, to buy or
