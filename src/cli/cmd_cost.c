@@ -93,8 +93,30 @@ static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
                                    .progress_user = &sources->progress};
   sources->progress.on = cli->progress;
   GD_TRY(gd_money_terms_default(&sources->hw, options->energy, &asked->terms, err));
+  asked->terms.owned = options->own;
   asked->terms.queue = gd_show_queue_of(cli);
   return set_terms(options, asked, err);
+}
+
+/* What is there already has no price. */
+static enum gd_status check_own(const struct gd_cli_options *options, struct gd_error *err) {
+  const char *price = options->rent                 ? "--rent"
+                      : options->usd_per_hour.given ? "--usd-per-hour"
+                      : options->gpu_usd.given      ? "--gpu-usd"
+                      : options->budget_usd.given   ? "--budget"
+                                                    : NULL;
+  if (!options->own)
+    return GD_OK;
+  if (options->n_gpus == 0 && !options->machine)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--own says that the GPUs are yours; --gpu or --machine names them, such as "
+                   "'--gpu 4x3090 --own'");
+  if (price)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s is for what is bought or rented, and --own says that it is there already; "
+                   "leave one of them out",
+                   price);
+  return GD_OK;
 }
 
 static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *err) {
@@ -114,6 +136,7 @@ static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *e
   if (options->usd_per_hour.given && options->rent)
     return gd_fail(err, GD_BAD_INPUT,
                    "--usd-per-hour and --rent both say what a GPU-hour costs; leave one out");
+  GD_TRY(check_own(options, err));
   GD_TRY(gd_show_check_queue(cli, err));
   if (!model && (options->seq || options->batch || options->steps || options->tokens))
     return gd_fail(err, GD_BAD_INPUT,

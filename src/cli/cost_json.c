@@ -36,7 +36,7 @@ static void set_way(struct gd_show_object *object, const char *end,
                     const struct gd_money_way *way) {
   char key[64];
   snprintf(key, sizeof key, "%s_way", end);
-  gd_show_set_text(object, key, way->rented ? "rent" : "buy");
+  gd_show_set_text(object, key, way->rented ? "rent" : way->option->owned ? "own" : "buy");
   snprintf(key, sizeof key, "%s_machine", end);
   gd_show_set_text(object, key, way->option->machine->name);
   snprintf(key, sizeof key, "%s_usd", end);
@@ -50,7 +50,7 @@ static void set_at_risk(struct gd_show_object *root, const struct gd_money_way *
                         double limit_days) {
   struct gd_show_object object;
   gd_show_begin(&object);
-  gd_show_set_text(&object, "way", way->rented ? "rent" : "buy");
+  gd_show_set_text(&object, "way", way->rented ? "rent" : way->option->owned ? "own" : "buy");
   gd_show_set_text(&object, "machine", way->option->machine->name);
   gd_show_set_real(&object, "usd", way->usd);
   gd_show_set_real(&object, "days", way->option->time.days);
@@ -62,7 +62,7 @@ static void set_advice(struct gd_show_object *object, const struct gd_money_advi
                        double limit_days) {
   const struct gd_money_option *buy = advice->buy;
   gd_show_begin(object);
-  gd_show_set_text(object, "way", advice->rented ? "rent" : "buy");
+  gd_show_set_text(object, "way", advice->rented ? "rent" : advice->option->owned ? "own" : "buy");
   gd_show_set_text(object, "machine", advice->option->machine->name);
   gd_show_set_text(object, "gpu", advice->option->gpu->name);
   gd_show_set_int(object, "count", advice->option->machine->count);

@@ -58,13 +58,13 @@ static enum gd_status none_within(const struct gd_money_table *table,
                    "no price is known of the GPUs that train %s; --usd-per-hour says one to rent, "
                    "--gpu-usd one to buy",
                    table->model->name);
-  if (near->buy)
+  if (near->buy && !table->terms.owned)
     snprintf(more, sizeof more, "; to buy: %.40s for %s, %s days", near->buy->machine->name,
              gd_show_usd(a, sizeof a, near->buy->hardware_usd),
              gd_show_days(b, sizeof b, near->buy->time.days));
-  return gd_fail(err, GD_MISMATCH, "%s %s %s %s %s, bought or rented; the %s: %s%s",
-                 name_none(table, answer, none), trains(limits), table->model->name,
-                 money && !both ? "for" : "within", gd_show_limits(asked, limits),
+  return gd_fail(err, GD_MISMATCH, "%s %s %s %s %s%s; the %s: %s%s", name_none(table, answer, none),
+                 trains(limits), table->model->name, money && !both ? "for" : "within",
+                 gd_show_limits(asked, limits), table->terms.owned ? "" : ", bought or rented",
                  !near->cheapest ? "fastest that there is"
                  : both          ? "cheapest in time"
                                  : "cheapest that there is",
@@ -92,12 +92,15 @@ static void append_reason(struct gd_strbuf *out, const struct gd_money_limits *l
                           const struct gd_money_advice *advice) {
   const bool budget = limits->budget_usd > 0;
   char text[GD_SHOW_WAY];
-  if (advice->ways == 1)
+  const bool owned = advice->option->owned;
+  if (advice->ways == 1 && owned)
+    gd_strbuf_append(out, "its electricity");
+  else if (advice->ways == 1)
     gd_strbuf_append(out, "the only way to buy or rent");
   else
-    gd_strbuf_printf(out, "%sthe %s of %d ways to buy or rent",
-                     advice->near ? "within 5 % of " : "", budget ? "fastest" : "cheapest",
-                     advice->ways);
+    gd_strbuf_printf(out, "%sthe %s of %d %s", advice->near ? "within 5 % of " : "",
+                     budget ? "fastest" : "cheapest", advice->ways,
+                     owned ? "by its electricity" : "ways to buy or rent");
   if (budget || limits->days > 0)
     gd_strbuf_printf(out, " within %s", gd_show_limits(text, limits));
   if (advice->near && budget)
@@ -174,7 +177,10 @@ static void append_cost(struct gd_cli *cli, const struct gd_money_table *table,
   const struct gd_time *time = &option->time;
   char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT];
   struct gd_strbuf text = {0};
-  if (advice->rented) {
+  if (option->owned) {
+    gd_strbuf_printf(&text, "%s of electricity; nothing to buy or to rent (--own)",
+                     gd_show_usd(a, sizeof a, option->energy_usd));
+  } else if (advice->rented) {
     gd_strbuf_printf(&text, "rent %s", gd_show_usd(a, sizeof a, option->rent_usd));
     if (time->times != GD_TIMES_PAPER && time->days_high > time->days_low)
       gd_strbuf_printf(&text, " (%s - %s)",
@@ -360,9 +366,10 @@ static void append_none(struct gd_cli *cli, const struct gd_money_table *table,
   char text[GD_SHOW_WAY], none[64], whole[2 * GD_SHOW_WAY], a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
   const bool part = answer->reach_bought.option || answer->reach_rented.option;
   gd_show_item(cli, "answer",
-               gd_show_cell(cli, "no: %s %s it within %s, bought or rented%s",
-                            name_none(table, answer, none), trains(limits),
-                            gd_show_limits(text, limits), part ? "; a part of the run is:" : ""));
+               gd_show_cell(cli, "no: %s %s it within %s%s%s", name_none(table, answer, none),
+                            trains(limits), gd_show_limits(text, limits),
+                            table->terms.owned ? "" : ", bought or rented",
+                            part ? "; a part of the run is:" : ""));
   append_reach(cli, table, &answer->reach_bought, false);
   append_reach(cli, table, &answer->reach_rented, true);
   if (way->option)
@@ -432,7 +439,7 @@ static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_as
     gd_strbuf_append(&cli->out, "\n");
     gd_show_time_lines(cli, &option->time);
   }
-  if (answer->chosen)
+  if (answer->chosen && !table->terms.owned)
     append_chosen(cli, table, &limits, answer);
   if (answer->possible && answer->possible != answer->chosen)
     gd_strbuf_printf(&cli->out, "of those that physics allows: %s for %s, %s days\n",
@@ -450,7 +457,7 @@ static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_as
     append_reach(cli, table, &answer->reach_rented, true);
   }
   append_notes(cli, table, answer->unknown);
-  if (answer->advice.option || answer->near.way.option)
+  if ((answer->advice.option || answer->near.way.option) && !table->terms.owned)
     GD_TRY(append_variants(cli, table, &limits, err));
   gd_show_terms(cli, table);
   return GD_OK;

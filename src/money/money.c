@@ -22,7 +22,7 @@ static double power_kw(const struct gd_money_option *option) {
 static double break_even_months(const struct gd_money_terms *terms,
                                 const struct gd_money_option *option) {
   double saved = option->rent_usd_per_hour - power_kw(option) * terms->usd_per_kwh.value;
-  if (!isfinite(option->hardware_usd) || !isfinite(saved))
+  if (option->owned || !isfinite(option->hardware_usd) || !isfinite(saved))
     return (double)NAN;
   return saved > 0 ? option->hardware_usd / saved / GD_MONEY_HOURS_A_MONTH : (double)INFINITY;
 }
@@ -52,11 +52,13 @@ static void set_calendar(const struct gd_money_terms *terms, struct gd_money_opt
 void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *option) {
   const struct gd_machine *machine = option->machine;
   double days = option->time.state == GD_TIME_KNOWN ? option->time.days : (double)NAN;
-  double rate = terms->rent_usd_per_gpu_hour.value > 0 ? terms->rent_usd_per_gpu_hour.value
-                : option->rent                         ? option->rent->usd_per_gpu_hour
-                                                       : (double)NAN;
+  double rate = terms->owned                             ? (double)NAN
+                : terms->rent_usd_per_gpu_hour.value > 0 ? terms->rent_usd_per_gpu_hour.value
+                : option->rent                           ? option->rent->usd_per_gpu_hour
+                                                         : (double)NAN;
   double gpus_w = machine->count * gd_money_gpu_w(terms, option, NULL);
-  option->hardware_usd = machine->usd > 0 ? machine->usd : (double)NAN;
+  option->owned = terms->owned;
+  option->hardware_usd = terms->owned ? 0 : machine->usd > 0 ? machine->usd : (double)NAN;
   option->experiment_usd =
       option->hardware_usd * days * 24 / (terms->life_years.value * GD_MONEY_HOURS_A_YEAR);
   option->power_w = (gpus_w + machine->power_w) * terms->pue.value;

@@ -50,7 +50,8 @@ struct gd_money_terms {
   struct gd_money_figure g_co2_per_kwh;         /* of its making */
   struct gd_money_figure mfu;                   /* of GD_TIMES_ANALYTIC */
   struct gd_money_figure rent_usd_per_gpu_hour; /* value 0: the catalogue's, by GPU */
-  struct gd_queue queue;                        /* all zero: the machine is free, and stays so */
+  bool owned; /* the machines are there and paid: nothing to buy or to rent, only electricity */
+  struct gd_queue queue; /* all zero: the machine is free, and stays so */
 };
 /*
  * Those of the catalogue, and for the rest those that docs/cost.md argues for. energy names a
@@ -145,6 +146,7 @@ struct gd_money_option {
   double rent_usd_per_hour; /* of as many GPUs */
   double rent_usd;          /* of the run */
   double break_even_months; /* of use, after which buying is cheaper; INFINITY: never */
+  bool owned;               /* terms.owned: hardware_usd is 0, and there is no rent */
   bool hardware_front;      /* no other is cheaper to buy and as fast, or faster at its price */
   bool experiment_front;    /* the same with experiment_usd */
 };

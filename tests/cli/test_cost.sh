@@ -346,6 +346,23 @@ expect 0 "${paper[@]}" --budget 40000 --text --json
 shown '"text": "We will pre-train'
 expect 1 "${paper[@]}" --budget 5 --text
 
+# GPUs that are there: electricity alone, and nobody rents.
+expect 0 cost pythia-160m --gpu 4x3090 --own --text
+shown "our own"
+! grep -qiE "rent(ing|:)|will rent|to buy" "$OUT" || fail "$LAST: something is bought or rented"
+expect 0 cost pythia-160m --gpu 4x3090 --own
+shown "use your 4 x 3090: $"
+expect 0 cost pythia-160m --gpu 4x3090 --own --json
+field_is way own
+field_is hardware_usd 0.0
+field_is rent_usd null
+expect 1 cost pythia-160m --gpu 4x3090 --own --days 1
+! grep -q "rented" "$ERR" || fail "$LAST: own GPUs are rented"
+expect 2 cost pythia-160m --own
+said "--gpu or --machine names them"
+expect 2 cost pythia-160m --gpu 4x3090 --own --budget 5
+said "--budget is for what is bought or rented"
+
 # CSV has a row a machine.
 expect 0 "${paper[@]}" --csv --machine server-8x-a100,desktop-2x-h100
 [[ $(wc -l <"$OUT") == 3 ]] || fail "CSV: a header and two rows"
