@@ -47,14 +47,16 @@ static void set_way(struct gd_show_object *object, const char *end,
 
 /* What may be in time, where nothing is likely to be. */
 static void set_at_risk(struct gd_show_object *root, const struct gd_money_way *way,
-                        double limit_days) {
+                        const struct gd_money_limits *limits) {
   struct gd_show_object object;
   gd_show_begin(&object);
   gd_show_set_text(&object, "way", way->rented ? "rent" : way->option->owned ? "own" : "buy");
   gd_show_set_text(&object, "machine", way->option->machine->name);
   gd_show_set_real(&object, "usd", way->usd);
   gd_show_set_real(&object, "days", way->option->time.days);
-  gd_show_calendar(&object, &way->option->calendar, limit_days);
+  gd_show_calendar(&object, &way->option->calendar, limits->days);
+  gd_show_set_limit(&object, "budget",
+                    gd_money_budget(way->option, way->rented, limits->budget_usd));
   gd_show_set_object(root, "at_risk", &object);
 }
 
@@ -144,7 +146,7 @@ enum gd_status gd_cost_model_json(struct gd_cli *cli, const struct gd_money_aske
   gd_show_set_option(&root, "chosen_possible", table, answer->possible, limits.days);
   gd_show_set_option(&root, "chosen_rented", table, answer->rented, limits.days);
   if (answer->at_risk.option)
-    set_at_risk(&root, &answer->at_risk, limits.days);
+    set_at_risk(&root, &answer->at_risk, &limits);
   else
     gd_show_set_null(&root, "at_risk");
   gd_show_set_queue(&root, "queue", &table->terms.queue,

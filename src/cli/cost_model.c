@@ -40,9 +40,9 @@ static const char *name_none(const struct gd_money_table *table,
   return text;
 }
 
-/* Deadlines are held against intervals. */
+/* Deadlines and budgets are held against intervals. */
 static const char *trains(const struct gd_money_limits *limits) {
-  return limits->days > 0 ? "is likely to train" : "trains";
+  return limits->days > 0 || limits->budget_usd > 0 ? "is likely to train" : "trains";
 }
 
 /* Nothing is within the limits, bought or rented: what is nearest to them. */
@@ -174,7 +174,7 @@ static void append_purchase(struct gd_cli *cli, const struct gd_money_table *tab
 static void append_cost(struct gd_cli *cli, const struct gd_money_table *table,
                         const struct gd_money_advice *advice) {
   const struct gd_money_option *option = advice->option;
-  const struct gd_time *time = &option->time;
+  const struct gd_money_range range = gd_money_rent_range(option);
   char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT];
   struct gd_strbuf text = {0};
   if (option->owned) {
@@ -182,10 +182,9 @@ static void append_cost(struct gd_cli *cli, const struct gd_money_table *table,
                      gd_show_usd(a, sizeof a, option->energy_usd));
   } else if (advice->rented) {
     gd_strbuf_printf(&text, "rent %s", gd_show_usd(a, sizeof a, option->rent_usd));
-    if (time->times != GD_TIMES_PAPER && time->days_high > time->days_low)
-      gd_strbuf_printf(&text, " (%s - %s)",
-                       gd_show_usd(b, sizeof b, option->rent_usd / time->days * time->days_low),
-                       gd_show_usd(c, sizeof c, option->rent_usd / time->days * time->days_high));
+    if (range.high > range.low)
+      gd_strbuf_printf(&text, " (%s - %s)", gd_show_usd(b, sizeof b, range.low),
+                       gd_show_usd(c, sizeof c, range.high));
     gd_strbuf_printf(&text, ", %s a GPU-hour (%s)",
                      gd_show_usd(a, sizeof a, option->rent_usd_per_hour / option->machine->count),
                      gd_show_provider(table, option));
@@ -358,12 +357,34 @@ static void append_unpriced(struct gd_cli *cli, const struct gd_money_table *tab
   gd_strbuf_append(&cli->out, "\n");
 }
 
+static bool at_risk(enum gd_deadline limit) {
+  return limit == GD_DEADLINE_AT_RISK;
+}
+
+/* A limit that lies within the interval, of days or of the rent that they make. */
+static void append_at_risk(struct gd_cli *cli, const struct gd_money_limits *limits,
+                           const struct gd_money_way *way) {
+  char whole[2 * GD_SHOW_WAY], a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT];
+  const struct gd_money_option *option = way->option;
+  const struct gd_money_range usd = gd_money_rent_range(option);
+  struct gd_strbuf text = {0};
+  gd_strbuf_append(&text, gd_show_whole_way(whole, way));
+  if (at_risk(gd_money_deadline(option, limits->days)))
+    gd_strbuf_printf(&text, ": the deadline lies within the interval, %s - %s days",
+                     gd_show_days(a, sizeof a, option->calendar.days_low),
+                     gd_show_days(b, sizeof b, option->calendar.days_high));
+  if (at_risk(gd_money_budget(option, way->rented, limits->budget_usd)))
+    gd_strbuf_printf(&text, ": the budget lies within the interval of its rent, %s - %s",
+                     gd_show_usd(a, sizeof a, usd.low), gd_show_usd(b, sizeof b, usd.high));
+  gd_show_item_buffer(cli, "at risk", &text);
+}
+
 /* Nothing is likely to be within the limits: what may be, and how much of the run is. */
 static void append_none(struct gd_cli *cli, const struct gd_money_table *table,
                         const struct gd_money_limits *limits,
                         const struct gd_money_answer *answer) {
   const struct gd_money_way *way = &answer->at_risk;
-  char text[GD_SHOW_WAY], none[64], whole[2 * GD_SHOW_WAY], a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
+  char text[GD_SHOW_WAY], none[64];
   const bool part = answer->reach_bought.option || answer->reach_rented.option;
   gd_show_item(cli, "answer",
                gd_show_cell(cli, "no: %s %s it within %s%s%s", name_none(table, answer, none),
@@ -373,11 +394,7 @@ static void append_none(struct gd_cli *cli, const struct gd_money_table *table,
   append_reach(cli, table, &answer->reach_bought, false);
   append_reach(cli, table, &answer->reach_rented, true);
   if (way->option)
-    gd_show_item(cli, "at risk",
-                 gd_show_cell(cli, "%s: the deadline lies within the interval, %s - %s days",
-                              gd_show_whole_way(whole, way),
-                              gd_show_days(a, sizeof a, way->option->calendar.days_low),
-                              gd_show_days(b, sizeof b, way->option->calendar.days_high)));
+    append_at_risk(cli, limits, way);
   gd_strbuf_append(&cli->out, "\n");
 }
 

@@ -111,9 +111,34 @@ enum gd_deadline gd_money_deadline(const struct gd_money_option *option, double 
   return gd_deadline_of(option->calendar.days_low, option->calendar.days_high, limit_days);
 }
 
+/* As set_calendar: what the paper prints is no interval. */
+struct gd_money_range gd_money_rent_range(const struct gd_money_option *option) {
+  const struct gd_time *time = &option->time;
+  bool interval = time->times != GD_TIMES_PAPER && time->days_high > time->days_low;
+  double usd_per_day = option->rent_usd / time->days;
+  return (struct gd_money_range){.low = interval ? usd_per_day * time->days_low : option->rent_usd,
+                                 .high =
+                                     interval ? usd_per_day * time->days_high : option->rent_usd};
+}
+
+enum gd_deadline gd_money_budget(const struct gd_money_option *option, bool rented,
+                                 double budget_usd) {
+  struct gd_money_range range =
+      rented ? gd_money_rent_range(option)
+             : (struct gd_money_range){.low = option->hardware_usd, .high = option->hardware_usd};
+  if (budget_usd <= 0 || !isfinite(range.high))
+    return GD_DEADLINE_NONE;
+  return gd_deadline_of(range.low, range.high, budget_usd);
+}
+
+static bool budget_within(const struct gd_money_option *option, bool rented,
+                          const struct gd_money_limits *limits) {
+  return gd_money_budget(option, rented, limits->budget_usd) <=
+         (limits->at_risk ? GD_DEADLINE_AT_RISK : GD_DEADLINE_LIKELY);
+}
+
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits) {
-  return for_sale(option) && days_within(option, limits) &&
-         (limits->budget_usd <= 0 || option->hardware_usd <= limits->budget_usd);
+  return for_sale(option) && days_within(option, limits) && budget_within(option, false, limits);
 }
 
 /* What is made small first, and among equals second. */
@@ -164,7 +189,7 @@ const struct gd_money_option *gd_money_choose_rented(const struct gd_money_table
   for (int i = 0; i < table->count; i++) {
     const struct gd_money_option *option = &table->options[i];
     bool within = isfinite(option->rent_usd) && days_within(option, limits) &&
-                  (limits->budget_usd <= 0 || option->rent_usd <= limits->budget_usd);
+                  budget_within(option, true, limits);
     if (within && (!best || option->rent_usd < best->rent_usd))
       best = option;
   }
@@ -187,11 +212,10 @@ double gd_money_run_usd(const struct gd_money_option *option, bool rented) {
 
 bool gd_money_way_within(const struct gd_money_option *option, bool rented,
                          const struct gd_money_limits *limits) {
-  double paid_usd = rented ? option->rent_usd : option->hardware_usd;
   if (limits->ways == (rented ? GD_MONEY_BUY : GD_MONEY_RENT))
     return false;
   return isfinite(gd_money_run_usd(option, rented)) && days_within(option, limits) &&
-         (limits->budget_usd <= 0 || paid_usd <= limits->budget_usd);
+         budget_within(option, rented, limits);
 }
 
 /* Runs from which buying an option costs less than as many rents; 0: never, or not in its life. */

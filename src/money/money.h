@@ -236,16 +236,25 @@ enum gd_money_ways { GD_MONEY_ANY, GD_MONEY_BUY, GD_MONEY_RENT };
 
 /*
  * Days are those of the calendar, and within the limit where the upper end of their interval is:
- * GD_DEADLINE_LIKELY. The paper's days are held against it as they are printed.
+ * GD_DEADLINE_LIKELY. So is a rent, which the days make, within a budget; the price of a machine is
+ * what it is. The paper's days are held against limits as they are printed.
  */
 struct gd_money_limits {
   double budget_usd, days; /* 0: none */
-  bool at_risk;            /* the lower end of the interval is enough */
+  bool at_risk;            /* the lower end of the intervals is enough */
   bool possible;           /* leave out days that physics does not allow: gd_physics_of */
   enum gd_money_ways ways; /* of gd_money_advise */
 };
 /* Of an option whose days are known. */
 enum gd_deadline gd_money_deadline(const struct gd_money_option *option, double limit_days);
+/* The rent of a run, and the interval that its days give it; low is NaN where none is known. */
+struct gd_money_range {
+  double low, high;
+};
+struct gd_money_range gd_money_rent_range(const struct gd_money_option *option);
+/* The same of a budget: GD_DEADLINE_NONE without one, or without a price. */
+enum gd_deadline gd_money_budget(const struct gd_money_option *option, bool rented,
+                                 double budget_usd);
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits);
 /*
  * The machine to buy: with a budget the fastest that it buys, of equals the cheapest; with days
