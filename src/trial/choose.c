@@ -63,6 +63,7 @@ static void record_plan(struct gd_planner *p, struct gd_trial *trial,
   trial->peak_bytes = plan->device_bytes;
   trial->host_bytes = plan->host_bytes;
   trial->live_bytes = plan->live_bytes;
+  trial->gathered_bytes = plan->gathered_bytes;
   trial->reduces = plan->has_last;
   if (p->recorded.size != trial->micro_batch || p->recorded.saved != trial->saved_blocks) {
     p->recorded.size = trial->micro_batch;
