@@ -130,29 +130,36 @@ static enum gd_status set_cost(struct gd_cli *cli, struct gd_hw *hw, const struc
   return GD_OK;
 }
 
-/* "activations 14.0 GiB, fp32 master and fp16 weights 2.26 GiB, ...", the largest first. */
+/* "activations 14.0 GiB, fp32 master and fp16 weights 2.26 GiB, ...", the largest first. Weights
+   that are gathered from all ranks lie where activations do, and are a part of their own. */
 static const char *say_memory(struct gd_cli *cli, const struct gd_trial *trial) {
+  enum { GATHERED = GD_CATEGORY_DEVICE_COUNT, PARTS };
   struct gd_strbuf text = {0};
-  bool said[GD_CATEGORY_DEVICE_COUNT] = {false};
+  bool said[PARTS] = {false}, fp32 = trial->precision == GD_PRECISION_FP32;
+  const char *precision = gd_precision_name(trial->precision);
+  const char *names[PARTS] = {0};
+  int64_t bytes[PARTS];
   char size[GD_SHOW_TEXT];
-  const char *weights =
-      trial->precision == GD_PRECISION_FP32
-          ? "fp32 weights"
-          : gd_show_cell(cli, "fp32 master and %s weights", gd_precision_name(trial->precision));
-  const char *const names[GD_CATEGORY_DEVICE_COUNT] = {[GD_CATEGORY_PARAMETERS] =
-                                                           weights ? weights : "weights",
-                                                       [GD_CATEGORY_OPTIMIZER] = "Adam's moments"};
-  for (int n = 0; n < GD_CATEGORY_DEVICE_COUNT; n++) {
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++) {
+    names[i] = gd_category_name((enum gd_category)i);
+    bytes[i] = trial->bytes[i];
+  }
+  names[GD_CATEGORY_PARAMETERS] =
+      fp32 ? "fp32 weights" : gd_show_cell(cli, "fp32 master and %s weights", precision);
+  names[GD_CATEGORY_OPTIMIZER] = "Adam's moments";
+  names[GATHERED] = gd_show_cell(cli, "gathered %s weights", precision);
+  bytes[GATHERED] = trial->gathered_bytes;
+  bytes[GD_CATEGORY_ACTIVATIONS] -= trial->gathered_bytes;
+  for (int n = 0; n < PARTS; n++) {
     int largest = -1;
-    for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-      if (!said[i] && (largest < 0 || trial->bytes[i] > trial->bytes[largest]))
+    for (int i = 0; i < PARTS; i++)
+      if (!said[i] && (largest < 0 || bytes[i] > bytes[largest]))
         largest = i;
     said[largest] = true;
-    if (trial->bytes[largest] * 200 < trial->peak_bytes)
+    if (bytes[largest] * 200 < trial->peak_bytes)
       break; /* half a percent, and what follows is smaller */
-    gd_strbuf_printf(&text, "%s%s %s", n ? ", " : "",
-                     names[largest] ? names[largest] : gd_category_name((enum gd_category)largest),
-                     gd_format_bytes(size, sizeof size, trial->bytes[largest]));
+    gd_strbuf_printf(&text, "%s%s %s", n ? ", " : "", names[largest] ? names[largest] : "weights",
+                     gd_format_bytes(size, sizeof size, bytes[largest]));
   }
   const char *cell = gd_show_cell(cli, "%s", text.text ? text.text : "");
   gd_strbuf_deinit(&text);
