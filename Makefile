@@ -45,7 +45,7 @@ test: all ## build and run all tests; of those with many cases a part, see tests
 
 asan: build/asan/build.ninja ## the quick test folders under ASan + UBSan
 	@tools/timed "building asan" cmake --build --preset asan
-	@tools/timed "tests under ASan + UBSan" tools/ctest asan -j $(JOBS) --repeat until-pass:$(TRIES) $(TESTS)
+	@tools/timed "tests under ASan + UBSan" tools/ctest asan -j $(JOBS) --repeat until-pass:$(TRIES) $(if $(GD_TEST_ALL),,-LE rest) $(TESTS)
 
 fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
 	@tools/timed "building fuzz" cmake --build --preset fuzz
