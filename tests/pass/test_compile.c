@@ -414,7 +414,7 @@ static void test_nothing_left(void **state) {
 
 static int setup(void **state) {
   int made = scratch_setup(state);
-  if (!getenv("GD_TEST_KERNELS")) /* otherwise kernels of several tests are kept together */
+  if (!getenv("GD_TEST_COMPILED")) /* otherwise kernels of several tests are kept together */
     setenv("XDG_CACHE_HOME", scratch_path("cache"), 1);
   return made;
 }
