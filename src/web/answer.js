@@ -75,7 +75,7 @@ function daysBar(row, deadline) {
   if (deadline) bar.append(setWidth(make("span", { class: "deadline" }), { left: percent(deadline / most) }));
   return make("div", {}, bar, make("p", { class: "scale hint", "aria-hidden": "true" }, make("span", {}, "today"),
     deadline > 0 && deadline < most && make("span", {}, "dashed: the deadline"),
-    make("span", {}, deadline >= most ? `the deadline, in ${daysWords(deadline)}` : `in ${daysWords(high)}`)));
+    make("span", {}, deadline >= most ? `the deadline, in ${grouped(deadline)} days` : `in ${daysWords(high)}`)));
 }
 
 function memoryPart(row, gpu) {
@@ -137,6 +137,21 @@ function jobsWords(question, row) {
   return `${words}: ${daysWords(row.calendar_days)} in all, ${rangeWords(row.calendar_days_low, row.calendar_days_high)}`;
 }
 
+// What nobody has said: the recipe of a pasted config.json has no tokens and no batch.
+function assumedParts(row) {
+  const assumed = (row.assumed || []).filter(({ field }) => field !== "lr"); // no time depends on it
+  const unknown = row.unknown_fields || [];
+  const valueWords = ({ field, value }) => `${typeof value !== "number" ? value
+    : field === "tokens" ? `${countWords(value)} tokens` : `${field} ${grouped(value)}`}`;
+  return [
+    assumed.length > 0 && make("p", { class: "notice" }, "Assumed, as no recipe says it: ",
+      assumed.map((each, i) => [i ? "; " : "", make("strong", {}, valueWords(each)), ` (${each.from})`]).flat(),
+      ". Fill in those fields to say otherwise."),
+    unknown.length > 0 && make("p", { class: "notice" },
+      `Not known, and not used, are these fields of the config.json: ${unknown.join(", ")}`),
+  ];
+}
+
 function answerParts(question, row, gpu) {
   const deadline = row.deadline ? Number(question.days) : 0;
   return [
@@ -148,6 +163,7 @@ function answerParts(question, row, gpu) {
         row.done_low !== row.done_high && ` (${dateWords(row.done_low)} to ${dateWords(row.done_high)})`)),
     daysBar(row, deadline),
     verdictList(question, row),
+    ...assumedParts(row),
     figures(row),
     make("div", { class: "parts" }, memoryPart(row, gpu),
       make("div", { class: "part" },
@@ -163,9 +179,6 @@ function answerParts(question, row, gpu) {
       "gpudays' own engine does not run on this GPU: a prediction for comparison only."),
     row.waited_days > row.days && make("p", { class: "notice" },
       `By the paper's clock, which does not wait for the GPU to end a micro-step; a run in fact takes ${daysWords(row.waited_days)}.`),
-    row.assumed && row.assumed.length > 0 && make("p", { class: "notice" }, `Assumed: ${row.assumed.join("; ")}`),
-    row.unknown_fields && row.unknown_fields.length > 0 && make("p", { class: "notice" },
-      `Fields of the config.json that say nothing here: ${row.unknown_fields.join(", ")}`),
     row.days_low > 365 && make("p", { class: "notice" },
       "Too long to wait for? Fewer tokens or other machines take less: see “Rent or buy” below."),
     row.network && make("p", { class: "hint" }, `${row.nodes} nodes, joined by ${row.network_cards} × ${row.network}` +

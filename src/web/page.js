@@ -70,9 +70,9 @@ function fitForm(question) {
   at("tokens-field").hidden = !own && Boolean(model) && !recipeTokens(question);
   if (document.activeElement !== at("tokens")) at("tokens").value = question.tokens || recipeTokens(question);
   placeSlider("tokens");
-  at("tokens").placeholder = own ? "assumed" : "";
+  at("tokens").placeholder = own ? "auto" : "";
   for (const name of ["batch", "seq"]) at(name).placeholder = (!own && model && model[name]) || "";
-  at("tokens-hint").textContent = own ? "Empty: those of the recipe that is assumed"
+  at("tokens-hint").textContent = own ? "Empty: as assumed, see the answer"
     : question.tokens ? `The recipe's: ${recipeTokens(question)}` : "As in the model's recipe";
   const extras = EXTRAS.filter((name) => question[name]);
   at("extras").hidden = extras.length === 0;
