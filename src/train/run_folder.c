@@ -80,8 +80,10 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
     json_object_set_new(run, "ranks", json_integer((json_int_t)s->ranks));
   if (run && s->threads > 0)
     json_object_set_new(run, "threads", json_integer((json_int_t)s->threads));
-  if (run && s->deterministic)
-    json_object_set_new(run, "deterministic", json_true());
+  if (run && s->deterministic[0])
+    json_object_set_new(run, "deterministic",
+                        strcmp(s->deterministic, "1") == 0 ? json_true()
+                                                           : json_string(s->deterministic));
   if (run && s->data_hash && s->data_hash[0])
     json_object_set_new(run, "data_hash", json_string(s->data_hash));
   struct gd_strbuf text = {0};
@@ -179,7 +181,11 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
     GD_TRY(gd_json_int(json, json->root, "ranks", 0, RANKS_MOST, &s->ranks, err));
   if (gd_json_has(json->root, "threads"))
     GD_TRY(gd_json_int(json, json->root, "threads", 0, THREADS_MOST, &s->threads, err));
-  s->deterministic = json_is_true(json_object_get(json->root, "deterministic"));
+  const json_t *deterministic = json_object_get(json->root, "deterministic");
+  const char *kept = json_string_value(deterministic);
+  s->deterministic = json_is_true(deterministic)         ? "1"
+                     : kept && strcmp(kept, "kept") == 0 ? "kept"
+                                                         : "";
   if (s->model.family->images)
     GD_TRY(read_images(json, arena, s, err));
   s->method = gd_arena_copy_string(arena, method);

@@ -33,9 +33,9 @@ struct gd_run_settings {
   int64_t checkpoint_steps;
   double checkpoint_s;
   int64_t keep, eval_steps, eval_samples;
-  int64_t ranks;      /* that --ranks started it with; 0: it did not say */
-  int64_t threads;    /* of --threads; 0: all */
-  bool deterministic; /* --deterministic */
+  int64_t ranks;             /* that --ranks started it with; 0: it did not say */
+  int64_t threads;           /* of --threads; 0: all */
+  const char *deterministic; /* GPUDAYS_DETERMINISTIC, "kept" or "1"; "": it is not */
 };
 
 /* Whether there is a run in the folder. */
