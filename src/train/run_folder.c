@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "train/run_folder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -218,13 +219,25 @@ int64_t gd_run_folder_ranks(const char *folder) {
   return ranks;
 }
 
+/* Files that have this in their names. */
+static void remove_files(const char *path, const char *part) {
+  DIR *list = opendir(path);
+  for (struct dirent *entry; list && (entry = readdir(list)) != NULL;)
+    if (strstr(entry->d_name, part))
+      unlinkat(dirfd(list), entry->d_name, 0);
+  if (list)
+    closedir(list);
+}
+
 void gd_run_folder_forget(const char *folder) {
   static const char *const files[] = {"log.jsonl", "tokenizer.json", "run.json", ".lock"};
-  static const char *const folders[] = {"checkpoints", "tensorboard"};
+  static const char *const folders[] = {"checkpoints", "tensorboard", "kernels"};
   char path[GD_FILE_PATH];
   struct stat about;
   if (stat(path_in(path, folder, "log.jsonl"), &about) == 0 && about.st_size > 0)
     return;
+  remove_files(path_in(path, folder, "kernels"), "-rank");
+  remove_files(path_in(path, folder, "tensorboard"), "events.out.tfevents.");
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
     if (rmdir(path_in(path, folder, folders[i])) != 0 && errno != ENOENT)
       return; /* something is in it */

@@ -107,6 +107,10 @@ rm -r "$WORK/new/kernels"
 touch "$WORK/new/kernels"
 expect 3 train "$WORK/new"
 said "$WORK/new/kernels"
+# A start that fails leaves the name free.
+GD_TEST_BREAK=$WORK/broken expect 3 train pythia-14m --data "$WORK/ids.bin" --backend cuda --seq 512 --batch 64 \
+  --micro-batch 4 --precision bf16 --methods free-lunch --steps 4 -o "$WORK/lost" --deterministic
+[[ -e $WORK/broken && ! -e $WORK/lost ]] || fail "$LAST: a folder was left"
 # One that chose nothing by time goes on so, and keeps nothing.
 GPUDAYS_DETERMINISTIC=1 new_run "$WORK/untimed"
 ran 1
