@@ -661,7 +661,7 @@ static enum gd_status open_log(struct training *t, struct gd_error *err) {
   return gd_comm_broadcast(t->comm, &t->before, sizeof t->before, 0, err);
 }
 
-/* --- the clock that keeps its word --------------------------------------------------------- */
+/* --- the expected step time ---------------------------------------------------------------- */
 
 /* The expected step time, on all ranks; run.json has it from here on. */
 static enum gd_status begin_drift(struct training *t, struct gd_error *err) {
