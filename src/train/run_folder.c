@@ -219,6 +219,18 @@ int64_t gd_run_folder_ranks(const char *folder) {
   return ranks;
 }
 
+uint64_t gd_run_folder_choices(const char *folder) {
+  char path[GD_FILE_PATH];
+  uint64_t sum = 0;
+  DIR *list = opendir(path_in(path, folder, "kernels"));
+  for (struct dirent *entry; list && (entry = readdir(list)) != NULL;)
+    if (strstr(entry->d_name, "-rank"))
+      sum += entry->d_ino;
+  if (list)
+    closedir(list);
+  return sum;
+}
+
 /* Files that have this in their names. */
 static void remove_files(const char *path, const char *part) {
   DIR *list = opendir(path);

@@ -48,6 +48,8 @@ int64_t gd_run_folder_ranks(const char *folder);
 enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
                                   struct gd_run_settings *settings,
                                   struct gd_error *err) GD_MUST_USE;
+/* Another number once RUN/kernels has further choices, since a file is replaced then; 0: none. */
+uint64_t gd_run_folder_choices(const char *folder);
 /* Removes what a run without a logged step and without a checkpoint has written. */
 void gd_run_folder_forget(const char *folder);
 /* Takes the run for this process, until *fd is closed or the process ends. GD_ENVIRONMENT: another

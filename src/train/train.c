@@ -48,6 +48,7 @@ struct training {
   struct gd_trial plan;
   struct gd_source data, eval;
   struct micro_batch staged; /* what the staging memory holds; count 0: nothing of use */
+  bool chose;                /* kernels that the run had not chosen before */
   bool images;               /* samples are images, not sequences */
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
@@ -538,7 +539,9 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   options.evaluates = t->eval.ops != NULL;
   if (deterministic && strcmp(deterministic, "kept") == 0)
     options.choices = t->choices;
+  uint64_t choices = gd_run_folder_choices(t->o->folder);
   GD_TRY(gd_session_open(&t->session, t->o->model, &options, &t->plan, err));
+  t->chose = gd_run_folder_choices(t->o->folder) != choices;
   if (t->plan.status == GD_TRIAL_INFEASIBLE)
     return gd_fail(err, GD_NOMEM_DEVICE, "%s", t->plan.reason);
   t->local = recipe->batch / ranks;
@@ -646,6 +649,13 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   t->end->loss = checkpoint.facts.loss;
   t->end->eval_loss = checkpoint.facts.eval_loss;
   t->end->resumed = true;
+  if (t->chose)
+    say(t,
+        "kernels were chosen that this run had not: with another GPU, driver or library, or "
+        "another "
+        "plan, the losses from step %" PRId64
+        " on may differ in their last bits from those of a run that was not stopped",
+        t->step + 1);
   t->end->resumed_step = t->step;
   return GD_OK;
 }
