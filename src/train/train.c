@@ -21,6 +21,7 @@
 #include "store/store_runs.h"
 #include "train/drift.h"
 #include "train/evaluate.h"
+#include "train/publish.h"
 #include "train/run_folder.h"
 #include "train/run_log.h"
 #include "train/train_fault.h"
@@ -809,79 +810,15 @@ static int compare_floats(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static enum gd_status copy_file(const char *from, const char *to, struct gd_error *err) {
-  char piece[1 << 16];
-  struct gd_file_out out;
-  FILE *in = gd_file_open(from, "r");
-  if (!in)
-    return gd_fail(err, GD_ENVIRONMENT, "%s cannot be read: %s", from, strerror(errno));
-  enum gd_status status = gd_file_begin(&out, to, err);
-  if (status == GD_OK) {
-    for (size_t n; (n = fread(piece, 1, sizeof piece, in)) > 0;)
-      fwrite(piece, 1, n, out.stream);
-    if (ferror(in))
-      status = gd_fail(err, GD_ENVIRONMENT, "%s cannot be read: %s", from, strerror(errno));
-    status = gd_file_end(&out, status, err);
-  }
-  fclose(in);
-  return status;
-}
-
-/* A hard link, or a copy; what was there stays until then. */
-static enum gd_status publish_file(const char *from, const char *to, struct gd_error *err) {
-  char part[GD_FILE_PATH + 8];
-  snprintf(part, sizeof part, "%s.part", to);
-  unlink(part);
-  if (link(from, part) != 0)
-    return copy_file(from, to, err);
-  if (rename(part, to) == 0) {
-    unlink(part); /* both were the same file already: rename leaves them alone */
-    return GD_OK;
-  }
-  enum gd_status status =
-      gd_fail(err, GD_ENVIRONMENT, "%s cannot be put in its place: %s", part, strerror(errno));
-  unlink(part);
-  return status;
-}
-
-/* The tokens that begin and end a text, as config.json has them, for transformers' generate. */
-static enum gd_status write_generation(const struct training *t, const char *path,
-                                       struct gd_error *err) {
-  static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-  struct gd_strbuf text = {0};
-  json_t *config = json_loads(t->o->config_text, 0, NULL), *out = json_object();
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (json_is_integer(json_object_get(config, keys[i])))
-      json_object_set(out, keys[i], json_object_get(config, keys[i]));
-  bool written = gd_json_append(&text, out, JSON_INDENT(2));
-  json_decref(config);
-  json_decref(out);
-  enum gd_status status = written ? gd_file_write(path, text.text, text.length, err)
-                                  : gd_nomem(err, "for generation_config.json");
-  gd_strbuf_deinit(&text);
-  return status;
-}
-
-/* The model as transformers loads it: links into the last checkpoint, and what belongs to it. */
-static enum gd_status publish_model(const struct training *t, struct gd_error *err) {
-  static const char *const names[] = {"config.json", "model.safetensors"};
-  char from[GD_FILE_PATH], to[GD_FILE_PATH];
-  const char *folder = t->o->folder;
-  snprintf(to, sizeof to, "%.4000s/model", folder);
-  GD_TRY(gd_file_make_folder(to, err));
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    snprintf(from, sizeof from, "%.4000s/step-%08" PRId64 "/%s", t->checkpoints, t->step, names[i]);
-    snprintf(to, sizeof to, "%.4000s/model/%s", folder, names[i]);
-    GD_TRY(publish_file(from, to, err));
-  }
-  snprintf(from, sizeof from, "%.4000s/tokenizer.json", folder);
-  snprintf(to, sizeof to, "%.4000s/model/tokenizer.json", folder);
-  if (!gd_file_is_missing(from))
-    GD_TRY(publish_file(from, to, err));
-  if (!t->session.full.graph.predicts_next)
-    return GD_OK;
-  snprintf(to, sizeof to, "%.4000s/model/generation_config.json", folder);
-  return write_generation(t, to, err);
+static enum gd_status publish(const struct training *t, struct gd_error *err) {
+  char checkpoint[GD_FILE_PATH];
+  snprintf(checkpoint, sizeof checkpoint, "%.4000s/step-%08" PRId64, t->checkpoints, t->step);
+  return gd_publish_model(
+      &(struct gd_published){.folder = t->o->folder,
+                             .checkpoint = checkpoint,
+                             .config_text = t->o->config_text,
+                             .predicts_next = t->session.full.graph.predicts_next},
+      err);
 }
 
 static enum gd_status finish(struct training *t, struct gd_error *err) {
@@ -911,7 +848,7 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     return gd_fail(err, GD_MISMATCH,
                    "the loss of the last step is not finite: nothing can be done with this model");
   struct gd_error why = {0};
-  if (!end->finished || t->rank != 0 || publish_model(t, &why) == GD_OK)
+  if (!end->finished || t->rank != 0 || publish(t, &why) == GD_OK)
     return GD_OK;
   return gd_fail(err, why.status,
                  "the model was not put into %s/model: %s; the run is done and its last checkpoint "

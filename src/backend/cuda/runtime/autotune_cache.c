@@ -181,7 +181,8 @@ enum gd_status gd_cuda_autotune_keep(struct gd_cuda *cuda, struct gd_error *err)
       count++;
     }
   enum gd_status status = text.failed ? gd_nomem(err, "while keeping choices") : GD_OK;
-  if (status == GD_OK && count > cache->kept) {
+  /* One that is supported no more may have been timed again. */
+  if (status == GD_OK && text.text && (count > cache->kept || cache->changed)) {
     status = gd_file_make_folder(cuda->choices, err);
     if (status == GD_OK)
       status = gd_file_write(cache->kept_path, text.text, text.length, err);
