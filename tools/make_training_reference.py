@@ -19,7 +19,6 @@ import tarfile
 
 import numpy as np
 import torch
-from PIL import Image
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification, AutoModelForMaskedLM
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -97,6 +96,7 @@ def sample(tokens, index, causal, vocabulary):
 
 def make_images(path):
     """Patches of a colour and a direction for each class, of several sizes; as WebDataset has them."""
+    from PIL import Image
     rng = np.random.default_rng(4)
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
         for i in range(IMAGES):
@@ -116,6 +116,7 @@ def make_images(path):
 
 def read_images(path, height, width):
     """Pixels [n,3,height,width] and classes, through the transform of evaluation."""
+    from PIL import Image
     pixels, classes = [], []
     with tarfile.open(path) as tar:
         for member in tar.getmembers():
@@ -250,4 +251,5 @@ def main():
         print(name, last)
 
 
-main()
+if __name__ == "__main__":
+    main()

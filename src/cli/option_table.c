@@ -375,6 +375,8 @@ const struct gd_option gd_option_table[] = {
      gd_value_usd, TARGET(usd_per_hour), 0, 1000},
     {"gpu-usd", "USD", ON(COST), 0, false, "price to buy one of the GPUs of --gpu", gd_value_usd,
      TARGET(gpu_usd), 0, 10000000},
+    {"own", NULL, ON(COST), 0, false, "the GPUs are yours: no rent, no price, electricity alone",
+     gd_value_switch, TARGET(own), 0, 0},
     {"energy", "NAME", ON(COST), 0, false, "the grid: us (default), eu, or one of yours",
      gd_value_text, TARGET(energy), 0, 0},
     {"kwh-usd", "USD", ON(COST), 0, false, "price of electricity, instead of the grid's",
