@@ -1,5 +1,5 @@
 /*
- * The clock that keeps its word; see drift.h.
+ * Steps against the expected step time; see drift.h.
  */
 #include "train/drift.h"
 

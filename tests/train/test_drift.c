@@ -1,5 +1,5 @@
 /*
- * The clock that keeps its word: what is said when steps take longer than was expected, once for a
+ * What a run says when steps take longer than was expected, once for a
  * change and with the causes that were seen; and a run of the program against a trial of its store.
  */
 #define _GNU_SOURCE
