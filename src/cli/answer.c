@@ -130,29 +130,36 @@ static enum gd_status set_cost(struct gd_cli *cli, struct gd_hw *hw, const struc
   return GD_OK;
 }
 
-/* "activations 14.0 GiB, fp32 master and fp16 weights 2.26 GiB, ...", the largest first. */
+/* "activations 14.0 GiB, fp32 master and fp16 weights 2.26 GiB, ...", the largest first. Weights
+   that are gathered from all ranks lie where activations do, and are a part of their own. */
 static const char *say_memory(struct gd_cli *cli, const struct gd_trial *trial) {
+  enum { GATHERED = GD_CATEGORY_DEVICE_COUNT, PARTS };
   struct gd_strbuf text = {0};
-  bool said[GD_CATEGORY_DEVICE_COUNT] = {false};
+  bool said[PARTS] = {false}, fp32 = trial->precision == GD_PRECISION_FP32;
+  const char *precision = gd_precision_name(trial->precision);
+  const char *names[PARTS] = {0};
+  int64_t bytes[PARTS];
   char size[GD_SHOW_TEXT];
-  const char *weights =
-      trial->precision == GD_PRECISION_FP32
-          ? "fp32 weights"
-          : gd_show_cell(cli, "fp32 master and %s weights", gd_precision_name(trial->precision));
-  const char *const names[GD_CATEGORY_DEVICE_COUNT] = {[GD_CATEGORY_PARAMETERS] =
-                                                           weights ? weights : "weights",
-                                                       [GD_CATEGORY_OPTIMIZER] = "Adam's moments"};
-  for (int n = 0; n < GD_CATEGORY_DEVICE_COUNT; n++) {
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++) {
+    names[i] = gd_category_name((enum gd_category)i);
+    bytes[i] = trial->bytes[i];
+  }
+  names[GD_CATEGORY_PARAMETERS] =
+      fp32 ? "fp32 weights" : gd_show_cell(cli, "fp32 master and %s weights", precision);
+  names[GD_CATEGORY_OPTIMIZER] = "Adam's moments";
+  names[GATHERED] = gd_show_cell(cli, "gathered %s weights", precision);
+  bytes[GATHERED] = trial->gathered_bytes;
+  bytes[GD_CATEGORY_ACTIVATIONS] -= trial->gathered_bytes;
+  for (int n = 0; n < PARTS; n++) {
     int largest = -1;
-    for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-      if (!said[i] && (largest < 0 || trial->bytes[i] > trial->bytes[largest]))
+    for (int i = 0; i < PARTS; i++)
+      if (!said[i] && (largest < 0 || bytes[i] > bytes[largest]))
         largest = i;
     said[largest] = true;
-    if (trial->bytes[largest] * 200 < trial->peak_bytes)
+    if (bytes[largest] * 200 < trial->peak_bytes)
       break; /* half a percent, and what follows is smaller */
-    gd_strbuf_printf(&text, "%s%s %s", n ? ", " : "",
-                     names[largest] ? names[largest] : gd_category_name((enum gd_category)largest),
-                     gd_format_bytes(size, sizeof size, trial->bytes[largest]));
+    gd_strbuf_printf(&text, "%s%s %s", n ? ", " : "", names[largest] ? names[largest] : "weights",
+                     gd_format_bytes(size, sizeof size, bytes[largest]));
   }
   const char *cell = gd_show_cell(cli, "%s", text.text ? text.text : "");
   gd_strbuf_deinit(&text);
@@ -461,6 +468,30 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
   }
 }
 
+/* "20 days by the paper's own clock, ...": what its tables would have, where that is less than a
+   run takes, and what wins there. */
+static const char *say_clock(struct gd_cli *cli, const struct gd_stack_plan *plan,
+                             const struct gd_stack_row *row) {
+  const struct gd_stack_row *best = row;
+  struct gd_show_duration own, least;
+  char name[GD_METHOD_NAME];
+  for (int i = 0; i < plan->count; i++) {
+    const struct gd_stack_row *other = &plan->rows[i];
+    if (other->model == row->model && other->fits && other->clock_days < 0.999 * best->clock_days)
+      best = other;
+  }
+  if (!(row->clock_days > 0) || (best == row && row->clock_days > 0.999 * row->days))
+    return NULL;
+  gd_show_duration(&own, row->clock_days, row->clock_days, row->clock_days);
+  gd_show_duration(&least, best->clock_days, best->clock_days, best->clock_days);
+  const char *text = gd_show_cell(
+      cli, "%s by the clock of its tables, which does not wait for the GPU to end a micro-step",
+      own.value);
+  return best == row ? text
+                     : gd_show_cell(cli, "%s; %s is the fastest there, %s", text,
+                                    gd_method_name(&best->method, name), least.value);
+}
+
 enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan,
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) {
@@ -483,6 +514,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
   answer->micro_batch = row->micro_batch;
   answer->peak_bytes = row->bytes.device;
   answer->limit_bytes = miss.device_bytes;
+  answer->memory = row->tight ? "by an estimate; it may not fit" : NULL;
   answer->settings =
       gd_show_cell(cli, "gradient accumulation %.0f x micro-batch %lld%s", row->accumulation,
                    (long long)row->micro_batch, target->count > 1 ? " per GPU" : "");
@@ -502,6 +534,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                  gd_format_bytes(have, sizeof have, (int64_t)miss.have_bytes));
     return GD_OK;
   }
+  answer->clock = say_clock(cli, plan, row);
   struct gd_model_facts facts;
   GD_TRY(gd_model_facts(row->model, row->precision, &facts, err));
   set_days(cli, answer, row->model, facts.parameters, row->step_s, row->days, row->days_low,
@@ -611,6 +644,8 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
                  "fits; its time is not known before this machine was calibrated "
                  "('gpudays calibrate', once, a minute) or measured");
   }
+  if (answer->clock)
+    gd_show_item(cli, "paper", answer->clock);
   if (answer->run)
     gd_show_item(cli, "run", answer->run);
   append_settings(cli, answer);

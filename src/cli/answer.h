@@ -30,6 +30,7 @@ struct gd_answer {
   enum gd_precision precision;
   int64_t micro_batch;
   double peak_bytes, limit_bytes;
+  const char *clock;     /* what the paper's clock shows of it; or NULL */
   const char *run;       /* "143,000 steps of 1,024 x 2,049 tokens: 3.0e11 tokens"; or NULL */
   const char *settings;  /* "gradient accumulation 16 x micro-batch 16 per GPU" */
   const char *words;     /* the method in words */

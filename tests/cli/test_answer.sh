@@ -162,6 +162,26 @@ shown "of host memory a GPU: fits with"
 expect 1 plan pythia-14m --device-memory 1MiB --threads 1
 shown "nothing near to it fits"
 
+# The parts of the memory add up, and weights that are gathered from 64 shards are one of them.
+parts_add_up() {
+  awk -v name="$LAST" '
+    function bytes(size, unit) { return size * (unit ~ /GiB/ ? 1024 : unit ~ /KiB/ ? 1 / 1024 : 1) }
+    /^  memory/ { at = 1 }
+    /^  [a-z]/ && !/^  memory/ { at = 0 }
+    at { text = text " " $0 }
+    END { n = split(text, words, " "); whole = bytes(words[2], words[3]); split(text, list, ": "); n = split(list[2], parts, ",")
+          for (i = 1; i <= n; i++) { m = split(parts[i], w, " "); sum += bytes(w[m - 1], w[m]) }
+          if (sum < 0.98 * whole || sum > 1.01 * whole) { print "parts are " sum " MiB of " whole; exit 1 } }' "$OUT"
+}
+for method in zero1 zero3 fsdp2 fsdp3; do
+  expect 0 plan llama-3.1-8b --gpu 64xh200 --methods free-lunch+$method
+  parts_add_up || fail "$LAST: the parts of the memory do not add up"
+done
+expect 0 plan llama-3.1-8b --gpu 64xh100 --methods free-lunch+fsdp2
+grep -qE "gathered bf16( weights)?" "$OUT" || fail "$LAST: no gathered weights"
+expect 0 plan llama-3.1-8b --gpu 64xh100 --methods free-lunch+fsdp2 --json
+field_above gathered_bytes 1e10
+
 # A picture needs a comparison, and a name; its figures do too, and need no gnuplot.
 expect 2 plan pythia-14m --gpu 3090 -o "$WORK/days.svg"
 said "draws a comparison"
