@@ -357,6 +357,15 @@ expect 0 "${paper[@]}" --budget 40000 --text --json
 shown '"text": "We will pre-train'
 expect 1 "${paper[@]}" --budget 5 --text
 
+# One model of power: at about the same MFU other software draws about as much.
+for gpu in a100 h100; do
+  expect 0 plan pythia-1b --gpu $gpu --json
+  own_w=$(field gpu_power_w) own_mfu=$(field mfu)
+  expect 0 plan pythia-1b --gpu $gpu --stack pytorch --json
+  awk -v w="$own_w" -v mfu="$own_mfu" -v v="$(field power_w)" -v m="$(field mfu)" 'BEGIN { exit !(v / w > 0.85 * m / mfu && v / w < 1.15) }' ||
+    fail "$LAST: $(field power_w) W at MFU $(field mfu), own engine $own_w W at $own_mfu"
+done
+
 # GPUs that are there: electricity alone, and nobody rents.
 expect 0 cost pythia-160m --gpu 4x3090 --own --text
 shown "our own"
