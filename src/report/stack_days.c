@@ -10,22 +10,24 @@ static double run_days(const struct gd_stack_row *row) {
   return row->waited_days > 0 ? row->waited_days : row->days;
 }
 
-/* The shortest run that fits; where none does, any. */
-static const struct gd_stack_row *best_of(const struct gd_stack_plan *plan) {
-  const struct gd_stack_row *best = &plan->rows[0];
-  for (int i = 1; i < plan->count; i++) {
+/* The model's shortest run that fits; NULL: none does. */
+static const struct gd_stack_row *best_of(const struct gd_stack_plan *plan,
+                                          const struct gd_model *model) {
+  const struct gd_stack_row *best = NULL;
+  for (int i = 0; i < plan->count; i++) {
     const struct gd_stack_row *row = &plan->rows[i];
-    if (row->fits && (!best->fits || run_days(row) < run_days(best)))
+    if (row->model == model && row->fits && (!best || run_days(row) < run_days(best)))
       best = row;
   }
   return best;
 }
 
-static void set_time(const struct gd_stack_plan *plan, struct gd_time *time) {
-  const struct gd_stack_row *best = best_of(plan);
+void gd_stack_days_of(const struct gd_stack_plan *plan, const struct gd_model *model,
+                      struct gd_time *time) {
+  const struct gd_stack_row *best = best_of(plan, model);
   char name[GD_METHOD_NAME];
-  time->state = best->fits ? GD_TIME_KNOWN : GD_TIME_INFEASIBLE;
-  if (!best->fits)
+  time->state = best ? GD_TIME_KNOWN : GD_TIME_INFEASIBLE;
+  if (!best)
     return;
   double longer = run_days(best) / best->days;
   time->days = longer * best->days;
@@ -52,7 +54,7 @@ static enum gd_status predict(void *user, const struct gd_model *model,
                                            gd_stack_plan_methods(plan, target->count > 1, methods),
                                        .target = target};
   GD_TRY(gd_stack_plan_fill(plan, &asked, err));
-  set_time(plan, time);
+  gd_stack_days_of(plan, model, time);
   return GD_OK;
 }
 

@@ -151,6 +151,20 @@ void gd_slurm_complaint(const char *errors, char *text, size_t size) {
     *at = (char)(iscntrl((unsigned char)*at) ? '?' : *at);
 }
 
+enum gd_status gd_slurm_refusal(const char *errors, struct gd_error *err) {
+  char why[256];
+  gd_slurm_complaint(errors, why, sizeof why);
+  /* slurm-wlm's commands without slurm.conf: src/common/read_config.c of SLURM. */
+  if (errors && strstr(errors, "establish a configuration source"))
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "SLURM's commands are here, but they find no cluster: there is no slurm.conf, "
+                   "nor a controller to get it from; run this on a login node of the cluster, or "
+                   "leave out --slurm");
+  return gd_fail(err, GD_ENVIRONMENT,
+                 "sbatch refuses the job: %s; slurm.json (--slurm-config) says what a job asks for",
+                 why[0] ? why : "it gives no reason");
+}
+
 enum gd_status gd_slurm_command(const char *const *arguments, struct gd_process_output *output,
                                 struct gd_error *err) {
   struct gd_error own = {0};
@@ -300,11 +314,8 @@ static enum gd_status take_refusal(struct gd_slurm *slurm, struct gd_slurm_job *
     leave_folder(job);
     return GD_OK;
   }
-  gd_slurm_complaint(errors, why, sizeof why);
   gd_slurm_forget(slurm, job);
-  return gd_fail(err, GD_ENVIRONMENT,
-                 "sbatch refuses the job: %s; slurm.json (--slurm-config) says what a job asks for",
-                 why[0] ? why : "it gives no reason");
+  return gd_slurm_refusal(errors, err);
 }
 
 /* Puts a job into the queue, or finds it there; *moved false: its folder is another submitter's. */
