@@ -18,7 +18,7 @@
 #include "hw/hw_int.h"
 #include "model/config.h"
 
-enum { SUGGESTIONS = 3 };
+enum { SUGGESTIONS = 3, SUGGESTIONS_MOST = 8 }; /* by likeness; that begin as the name */
 static const char *const folders[] = {"gpus", "machines", "networks", "prices"};
 enum { FOLDERS = sizeof folders / sizeof *folders };
 

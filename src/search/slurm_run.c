@@ -40,7 +40,7 @@ static enum gd_status write_script(const struct gd_slurm_config *config,
 enum gd_status gd_slurm_run_submit(const struct gd_slurm_config *config, const char *run,
                                    const struct gd_slurm_run_script *asked, char id[GD_SLURM_ID],
                                    struct gd_error *err) {
-  char name[64], whole[PATH_MAX], folder[PATH_MAX], path[PATH_MAX + 16], why[512];
+  char name[64], whole[PATH_MAX], folder[PATH_MAX], path[PATH_MAX + 16];
   char output_path[2 * PATH_MAX], program[PATH_MAX];
   struct gd_process_output output;
   struct gd_slurm_run_script script = *asked;
