@@ -5,18 +5,13 @@
 
 #include <stdio.h>
 
-/* Of a run: the paper's clock leaves out what the GPU still has to do. */
-static double run_days(const struct gd_stack_row *row) {
-  return row->waited_days > 0 ? row->waited_days : row->days;
-}
-
 /* The model's shortest run that fits; NULL: none does. */
 static const struct gd_stack_row *best_of(const struct gd_stack_plan *plan,
                                           const struct gd_model *model) {
   const struct gd_stack_row *best = NULL;
   for (int i = 0; i < plan->count; i++) {
     const struct gd_stack_row *row = &plan->rows[i];
-    if (row->model == model && row->fits && (!best || run_days(row) < run_days(best)))
+    if (row->model == model && row->fits && (!best || row->days < best->days))
       best = row;
   }
   return best;
@@ -29,10 +24,9 @@ void gd_stack_days_of(const struct gd_stack_plan *plan, const struct gd_model *m
   time->state = best ? GD_TIME_KNOWN : GD_TIME_INFEASIBLE;
   if (!best)
     return;
-  double longer = run_days(best) / best->days;
-  time->days = longer * best->days;
-  time->days_low = longer * best->days_low;
-  time->days_high = longer * best->days_high;
+  time->days = best->days;
+  time->days_low = best->days_low;
+  time->days_high = best->days_high;
   time->gpu_power_w = best->step.watts;
   snprintf(time->method, sizeof time->method, "%s", gd_method_name(&best->method, name));
   int length = snprintf(time->source, sizeof time->source, "%.*s", (int)sizeof time->source - 48,

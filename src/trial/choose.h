@@ -68,6 +68,7 @@ struct gd_trial_options {
   double sample_seconds; /* of each program, 0: 5 s; 3 samples are taken in any case */
   bool profile;          /* also time each op of one step */
   bool evaluates;        /* a session also opens a plan for evaluation */
+  const char *choices;   /* folder where the backend keeps its choices; NULL: none */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
   void *progress_user;
 };
