@@ -424,7 +424,9 @@ static enum gd_status new_settings(struct gd_cli *cli, struct gd_run_settings *s
   GD_TRY(change_recipe(cli, &s->model.recipe, err));
   s->ranks = o->ranks;
   s->threads = o->threads;
-  s->deterministic = gd_cli_is_deterministic();
+  s->deterministic = gd_arena_copy_string(&cli->arena, gd_cli_determinism());
+  if (!s->deterministic)
+    return gd_nomem(err, "before training");
   gd_run_set_usual(s);
   if (o->samples)
     s->eval_samples = o->samples;
@@ -578,7 +580,7 @@ static enum gd_status show_plan(struct gd_cli *cli, const char *folder,
     gd_show_set_int(&object, "parameters", trial.parameters);
     gd_show_set_int(&object, "peak_bytes", trial.peak_bytes);
     gd_show_set_int(&object, "checkpoint_bytes", gd_checkpoint_bytes(trial.parameters));
-    gd_show_set_bool(&object, "deterministic", s->deterministic || gd_cli_is_deterministic());
+    gd_show_set_bool(&object, "deterministic", s->deterministic[0] || gd_cli_determinism()[0]);
     return gd_show_json(&cli->out, &object, err);
   }
   append_plan(cli, folder, s, &trial, data);
@@ -720,8 +722,8 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
   }
   if (cli->options.job_status)
     return gd_train_jobs_show(cli, folder, &settings, err);
-  if (settings.deterministic)
-    GD_TRY(gd_cli_be_deterministic(err));
+  if (settings.deterministic[0])
+    GD_TRY(gd_cli_be_deterministic(settings.deterministic, err));
   if (cli->options.slurm && cli->options.ranks == 0)
     cli->options.ranks = settings.ranks;
   if (cli->options.threads == 0 && settings.threads <= gd_cpus(1))

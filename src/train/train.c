@@ -49,11 +49,12 @@ struct training {
   struct gd_trial plan;
   struct gd_source data, eval;
   struct micro_batch staged; /* what the staging memory holds; count 0: nothing of use */
+  bool chose;                /* kernels that the run had not chosen before */
   bool images;               /* samples are images, not sequences */
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
   struct gd_drift drift;
-  char checkpoints[GD_FILE_PATH];
+  char checkpoints[GD_FILE_PATH], choices[GD_FILE_PATH]; /* folders of the run */
   int rank;
   int64_t local, offset; /* samples of this rank in a step, and before them */
   int64_t step, first;   /* done; sample that the next step begins with */
@@ -470,7 +471,7 @@ static enum gd_status repeat(struct training *t, double values[2], struct gd_err
 static bool is_same(const struct training *t, double a, double b) {
   const char *deterministic = gd_env("GPUDAYS_DETERMINISTIC");
   bool exact =
-      !gd_backend_is_gpu(t->o->trial.backend) || (deterministic && strcmp(deterministic, "1") == 0);
+      !gd_backend_is_gpu(t->o->trial.backend) || (deterministic && strcmp(deterministic, "0") != 0);
   return a == b || (isnan(a) && isnan(b)) || (!exact && fabs(a - b) <= 1e-6 * fabs(a));
 }
 
@@ -535,8 +536,13 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
                    " does not divide among %d ranks; choose --ranks or --batch so that it does",
                    recipe->batch, ranks);
   struct gd_trial_options options = t->o->trial;
+  const char *deterministic = gd_env("GPUDAYS_DETERMINISTIC");
   options.evaluates = t->eval.ops != NULL;
+  if (deterministic && strcmp(deterministic, "kept") == 0)
+    options.choices = t->choices;
+  uint64_t choices = gd_run_folder_choices(t->o->folder);
   GD_TRY(gd_session_open(&t->session, t->o->model, &options, &t->plan, err));
+  t->chose = gd_run_folder_choices(t->o->folder) != choices;
   if (t->plan.status == GD_TRIAL_INFEASIBLE)
     return gd_fail(err, GD_NOMEM_DEVICE, "%s", t->plan.reason);
   t->local = recipe->batch / ranks;
@@ -644,6 +650,13 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   t->end->loss = checkpoint.facts.loss;
   t->end->eval_loss = checkpoint.facts.eval_loss;
   t->end->resumed = true;
+  if (t->chose)
+    say(t,
+        "kernels were chosen that this run had not: with another GPU, driver or library, or "
+        "another "
+        "plan, the losses from step %" PRId64
+        " on may differ in their last bits from those of a run that was not stopped",
+        t->step + 1);
   t->end->resumed_step = t->step;
   return GD_OK;
 }
@@ -659,7 +672,7 @@ static enum gd_status open_log(struct training *t, struct gd_error *err) {
   return gd_comm_broadcast(t->comm, &t->before, sizeof t->before, 0, err);
 }
 
-/* --- the clock that keeps its word --------------------------------------------------------- */
+/* --- the expected step time ---------------------------------------------------------------- */
 
 /* The expected step time, on all ranks; run.json has it from here on. */
 static enum gd_status begin_drift(struct training *t, struct gd_error *err) {
@@ -899,6 +912,7 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   t->comm = training->trial.comm;
   t->rank = t->comm ? gd_comm_rank(t->comm) : 0;
   snprintf(t->checkpoints, sizeof t->checkpoints, "%.4000s/checkpoints", training->folder);
+  snprintf(t->choices, sizeof t->choices, "%.4000s/kernels", training->folder);
   t->writer.folder = t->checkpoints;
   t->writer.config_text = training->config_text;
   t->writer.comm = t->comm;
