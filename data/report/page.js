@@ -71,7 +71,7 @@
     look();
   });
 
-  /* What a link leads to is opened, and so is the appendix for print. */
+  /* What a link leads to is opened, and so are folds for print: not the numbers of figures, which are drawn. */
   function reveal() {
     var target = null;
     try { target = document.getElementById(decodeURIComponent(location.hash.slice(1))); } catch (e) { /* no such id */ }
@@ -87,9 +87,15 @@
     if (link && link.getAttribute("href") === location.hash) reveal();
   });
   reveal();
-  var appendix = document.querySelector(".appendix"), was = null;
-  window.addEventListener("beforeprint", function () { was = appendix.open; appendix.open = true; });
-  window.addEventListener("afterprint", function () { if (was === false) appendix.open = false; });
+  var opened = [];
+  window.addEventListener("beforeprint", function () {
+    opened = Array.prototype.slice.call(document.querySelectorAll("details.appendix:not([open]), details.more:not([open])"));
+    opened.forEach(function (fold) { fold.open = true; });
+  });
+  window.addEventListener("afterprint", function () {
+    opened.forEach(function (fold) { fold.open = false; });
+    opened = [];
+  });
 
   var wide = window.matchMedia("(min-width: 70rem)"), contents = document.querySelector("nav details");
   function fold() { contents.open = wide.matches; }

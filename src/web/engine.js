@@ -15,7 +15,7 @@ class Engine {
     this.worker.onmessage = ({ data }) => {
       const done = this.waiting.get(data.id);
       this.waiting.delete(data.id);
-      if (done) done(data);
+      if (done) done.keep(data);
     };
     this.worker.postMessage({ module: this.module });
   }
@@ -24,7 +24,7 @@ class Engine {
   stop() {
     if (this.waiting.size === 0) return;
     this.worker.terminate();
-    this.known.clear();
+    for (const { key } of this.waiting.values()) this.known.delete(key);
     this.start();
   }
 
@@ -34,7 +34,7 @@ class Engine {
       if (this.known.size >= 300) this.known.delete(this.known.keys().next().value);
       this.known.set(key, new Promise((done) => {
         const id = this.next++;
-        this.waiting.set(id, done);
+        this.waiting.set(id, { key, keep: done });
         this.worker.postMessage({ id, argv, files });
       }));
     }

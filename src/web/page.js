@@ -15,11 +15,9 @@ const COUNTS = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 
 const SLIDERS = {
   count: COUNTS.map(String),
   tokens: [...times(1e8, 1e13, [1, 1.5, 2, 3, 5, 7]).map(countText), "10T", "15T", "20T"],
-  deadline: ["", 1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 75, 90, 120, 150, 180, 270, 365, 730].map(String),
+  days: ["", 1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 75, 90, 120, 150, 180, 270, 365, 730].map(String),
   budget: ["", ...times(100, 1e6, [1, 1.5, 2, 3, 5, 7]), 1e6].map(String),
 };
-const UNITS = { K: 1e3, M: 1e6, B: 1e9, T: 1e12 };
-const numberOf = (text) => parseFloat(text) * (UNITS[String(text).slice(-1).toUpperCase()] || 1);
 
 // --- the form ----------------------------------------------------------------------------------
 
@@ -27,6 +25,14 @@ const numberOf = (text) => parseFloat(text) * (UNITS[String(text).slice(-1).toUp
 function recipeTokens(question) {
   const model = !question.config && page.models.get(question.model);
   return model && model.seq && !model.image_height ? countText(model.batch * model.seq * model.steps) : "";
+}
+
+// What an address says need not be in the list: another name of a GPU, or what the program refuses.
+function choose(name, value) {
+  const list = at(name);
+  if (![...list.options].some((option) => option.value === value))
+    list.append(make("option", { value }, value));
+  list.value = value;
 }
 
 function placeSlider(name) {
@@ -44,13 +50,12 @@ const sayOnSlider = (name) =>
 
 function fillForm(question) {
   for (const name of FIELDS)
-    if (at(name) && name !== "model" && name !== "tokens") at(name).value = question[name] || "";
+    if (at(name) && !["model", "gpu", "stack", "tokens"].includes(name)) at(name).value = question[name] || "";
   if (!at("count").value) at("count").value = "1";
-  at("model").value = question.config ? CONFIG : question.model;
-  for (const name of ["deadline", "budget"]) placeSlider(name);
-  // On a phone the answer would be below the screen.
-  if (innerWidth > 800 && ["deadline", "budget", "stack", "batch", "seq", "precision"].some((name) => question[name]))
-    at("more").open = true;
+  choose("model", question.config ? CONFIG : question.model);
+  choose("gpu", question.gpu);
+  choose("stack", question.stack || "");
+  for (const name of ["days", "budget"]) placeSlider(name);
   fitForm(question);
 }
 
@@ -65,7 +70,9 @@ function fitForm(question) {
   at("tokens-field").hidden = !own && Boolean(model) && !recipeTokens(question);
   if (document.activeElement !== at("tokens")) at("tokens").value = question.tokens || recipeTokens(question);
   placeSlider("tokens");
-  at("tokens-hint").textContent = own ? "Empty: those of the recipe that is assumed"
+  at("tokens").placeholder = own ? "auto" : "";
+  for (const name of ["batch", "seq"]) at(name).placeholder = (!own && model && model[name]) || "";
+  at("tokens-hint").textContent = own ? "Empty: as assumed, see the answer"
     : question.tokens ? `The recipe's: ${recipeTokens(question)}` : "As in the model's recipe";
   const extras = EXTRAS.filter((name) => question[name]);
   at("extras").hidden = extras.length === 0;
@@ -84,6 +91,8 @@ function readForm() {
       question[name] = at(name).value.trim().replace(/^\$|,(?=\d{3})/g, "");
   if (question.tokens === recipeTokens(page.current)) delete question.tokens; // of the model before
   if (question.tokens === recipeTokens(question)) delete question.tokens;
+  for (const name of ["wall-limit", "queue-wait"]) // a limit without a unit has hours
+    if (/^[\d.]+$/.test(question[name])) question[name] += "h";
   if (question.model === CONFIG) {
     delete question.model;
     try { question.config = JSON.stringify(JSON.parse(question.config)); } catch { /* the program says what is wrong */ }
@@ -110,11 +119,14 @@ function newestOnly() {
 }
 const goShort = newestOnly(), goLong = newestOnly();
 
+// What is no JSON has its sentence on err.
+function parsed(text) {
+  try { return JSON.parse(text); } catch { return null; }
+}
+
 const askRows = async (engine, question, methods) => {
   const reply = await engine.ask([...planCommand(question, methods), "--json"], filesOf(question));
-  let rows = [];
-  if (reply.out) try { rows = JSON.parse(reply.out).trials; } catch { /* said on err */ }
-  return { ...reply, rows };
+  return { ...reply, rows: (parsed(reply.out) || {}).trials || [] };
 };
 
 // All methods ranked; row is the answer, misfit what comes nearest to fitting where nothing does.
@@ -136,6 +148,10 @@ function ask() {
   history.replaceState(null, "", addressOf([question, ...page.kept]));
   at("answer").setAttribute("aria-busy", "true");
   page.engines.remedies.stop();
+  if (at("model").value === CONFIG && !question.config) {
+    showWhole(question, { rows: [], err: "Paste the config.json of your model into the field, or choose the file. It is in the model's folder, or among its files on Hugging Face." });
+    return;
+  }
   if (page.method[kindOf(question)])
     goShort(async () => {
       if (stale()) return;
@@ -201,7 +217,15 @@ function showWhole(question, reply) {
   }
   at("answer").setAttribute("aria-busy", "false");
   showMethods();
+  showElsewhere(question);
   showCompared(question, reply);
+}
+
+// The question that a button stands for; what is read on is the answer.
+function askInstead(question) {
+  change(question, true);
+  at("answer").focus();
+  at("answer").scrollIntoView({ block: "nearest" });
 }
 
 // Why at once, what to do when it was found.
@@ -209,7 +233,7 @@ async function showMisfit(question, row) {
   const version = page.version;
   const show = (misfit, remedies) => at("answer").replaceChildren(
     ...misfitParts(question, misfit, gpuOf(question), remedies, (remedy) =>
-      change(questionOfCommand(question, commandWords(remedy.command)), true)).filter(Boolean));
+      askInstead(questionOfCommand(question, commandWords(remedy.command)))).filter(Boolean));
   show(row, null);
   const { rows } = await askRows(page.engines.remedies, question, "");
   if (version !== page.version) return;
@@ -227,6 +251,39 @@ function showMethods() {
     }).filter(Boolean));
 }
 
+// What takes seconds is looked for when it is asked for: by opening it.
+function showElsewhere(question) {
+  const budget = numberOf(question.budget);
+  at("elsewhere").hidden = !question.config && !page.models.has(question.model);
+  at("presets").hidden = !(budget > 0);
+  at("presets").querySelector("summary").textContent = `What could be trained for ${dollars(budget)}?`;
+  for (const id of ["machines", "presets"]) if (at(id).open && !at(id).hidden) showFound(id, question);
+}
+
+const FINDINGS = {
+  machines: [machinesCommand, (reply, question, again) => machineParts(reply, question, page.gpus, page.allMachines,
+    () => {
+      page.allMachines = !page.allMachines;
+      again();
+      at("machines").querySelector("[aria-expanded]").focus();
+    }, (changes) => askInstead({ ...question, ...changes }))],
+  presets: [presetsCommand, (reply, question) => presetParts(reply, page.gpus, (changes) => {
+    const { config, tokens, batch, seq, ...rest } = question; // of the model before
+    askInstead({ ...rest, ...changes });
+  })],
+};
+
+async function showFound(id, question) {
+  const version = page.version, [command, parts] = FINDINGS[id], place = at(id).querySelector("div");
+  const argv = command(question);
+  if (place.dataset.shown !== argv.join(" ")) place.replaceChildren(make("p", { class: "hint" }, "Looking…"));
+  const { out, err } = await page.engines.remedies.ask(argv, filesOf(question));
+  if (version !== page.version) return;
+  const show = () => place.replaceChildren(...parts({ found: parsed(out), err }, question, show).filter(Boolean));
+  show();
+  place.dataset.shown = argv.join(" ");
+}
+
 async function showCompared(question, reply) {
   const version = page.version;
   at("compared").hidden = page.kept.length === 0;
@@ -236,13 +293,15 @@ async function showCompared(question, reply) {
   const columns = [columnOf(reply, question)];
   for (const [i, kept] of page.kept.entries())
     columns.push({ ...columnOf({}, kept),
-      edit: () => { page.kept[i] = page.current; change(kept, true); },
-      remove: () => { page.kept.splice(i, 1); ask(); } });
+      edit: () => { page.kept[i] = page.current; askInstead(kept); },
+      remove: () => { page.kept.splice(i, 1); page.focus = true; ask(); } });
   for (let i = 0; i < columns.length; i++) {
     if (i > 0) Object.assign(columns[i], columnOf(await askWhole(columns[i].question), columns[i].question));
     if (version !== page.version) return;
     at("compared").replaceChildren(...compareParts(columns));
+    if (page.focus) at("compared").querySelector("h2").focus();
   }
+  page.focus = false;
 }
 
 // --- to take along -----------------------------------------------------------------------------
@@ -287,12 +346,16 @@ async function showCommand(title, argv) {
 }
 
 function exportCommand() {
-  const argv = commandWords(page.answer.next || ""), format = argv.indexOf("--format");
+  const argv = commandWords(page.answer.next_export || ""), format = argv.indexOf("--format");
   if (format >= 0) argv[format + 1] = at("format").value;
   return argv;
 }
 
 function listen() {
+  // A link to #answer would be another question.
+  at("skip").addEventListener("click", () => { at("answer").focus(); at("answer").scrollIntoView(); });
+  for (const id of ["machines", "presets"])
+    at(id).addEventListener("toggle", () => { if (at(id).open) showFound(id, page.current); });
   at("form").addEventListener("submit", (event) => event.preventDefault());
   at("form").addEventListener("input", ({ target }) => {
     const name = target.id.replace(/-slider$/, "");
@@ -313,7 +376,7 @@ function listen() {
     if (page.kept.length >= MOST_ANSWERS - 1) { toast("Four answers at most: remove one first"); return; }
     page.kept.push({ ...page.current });
     ask();
-    toast("Kept. Change the question to compare");
+    toast("Kept: change the question to compare");
   });
   at("copy-link").addEventListener("click", () => copy(location.href, "the link"));
   at("copy-command").addEventListener("click", () => {
@@ -337,9 +400,9 @@ function fillChoices(models, gpus) {
   const classes = { desktop: "Desktop", workstation: "Workstation", datacenter: "Data centre" };
   page.models = new Map(models.map((model) => [model.name, model]));
   page.gpus = new Map(gpus.map((gpu) => [gpu.name, gpu]));
-  at("model").append(...grouping(models, (model) => model.family, (model) =>
-    make("option", { value: model.name }, `${model.name}, ${countWords(model.parameters)}`)),
-  make("optgroup", { label: "Yours" }, make("option", { value: CONFIG }, "a config.json…")));
+  at("model").append(make("optgroup", { label: "Yours" }, make("option", { value: CONFIG }, "paste a config.json…")),
+    ...grouping(models, (model) => model.family, (model) =>
+      make("option", { value: model.name }, `${model.name}, ${countWords(model.parameters)}`)));
   at("gpu").append(...grouping(gpus, (gpu) => classes[gpu.class] || gpu.class, (gpu) =>
     make("option", { value: gpu.name }, shortTitle(gpu.title))));
   for (const [name, steps] of Object.entries(SLIDERS))
@@ -362,6 +425,7 @@ async function begin() {
       page.engines.long.ask(["gpus", "--json"]), page.engines.short.ask(["--version"])]);
     fillChoices(JSON.parse(models.out).models, JSON.parse(gpus.out).gpus);
     at("version").textContent = version.out.trim();
+    at("more").open = innerWidth > 800; // on a phone the answer would be below the screen
   } catch (problem) {
     at("starting").textContent = `The planner could not start: ${problem.message || problem}. It needs a browser of 2023 or later.`;
     return;

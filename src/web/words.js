@@ -1,5 +1,10 @@
 // Figures as people read them, rounded as the program's own answers are.
 
+// "300B" and "40k", as people type them.
+const UNITS = { K: 1e3, M: 1e6, B: 1e9, T: 1e12 };
+const numberOf = (text) => Number(String(text || "").replace(/[kmbt]$|^\$|,(?=\d{3})/gi, "") || NaN) *
+  (UNITS[String(text).slice(-1).toUpperCase()] || 1);
+
 const grouped = (value, digits = 0) =>
   value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
@@ -10,13 +15,13 @@ function rounded(value) {
 }
 
 const unitOf = (days) =>
-  (days < 1 / 24 ? [1440, "minutes"] : days < 2 ? [24, "hours"] : [1, "days"]);
+  (days < 1 / 24 ? [1440, "minutes"] : days < 2 ? [24, "hours"]
+    : days < 2000 ? [1, "days"] : [1 / 365.25, "years"]);
 
 // In the unit of the upper end of a range, where it has one.
 function daysWords(days, high = days) {
   const [factor, unit] = unitOf(high);
-  const years = days >= 730 ? ` (${rounded(days / 365.25)} years)` : "";
-  return `${rounded(days * factor)} ${unit}${years}`;
+  return `${rounded(days * factor)} ${unit}`;
 }
 
 // "32.2 to 55.5 days".

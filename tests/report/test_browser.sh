@@ -43,9 +43,10 @@ watcher='<script>window.wrong = []; addEventListener("error", function (e) { wro
   var appendix = document.querySelector("details.appendix");
   check("appendix is folded", !appendix.open && appendix.querySelector("#table-1"));
   dispatchEvent(new Event("beforeprint"));
-  check("print opens it", appendix.open);
+  check("print opens it and what is folded in it", appendix.open && all("details.more").length > 0 &&
+    all("details.more").every(function (fold) { return fold.open; }));
   dispatchEvent(new Event("afterprint"));
-  check("and folds it again", !appendix.open);
+  check("and folds it again", !appendix.open && all("details.more").every(function (fold) { return !fold.open; }));
   location.hash = "#figure-7";
   dispatchEvent(new Event("hashchange"));
   check("a link opens it", appendix.open);
@@ -121,6 +122,34 @@ watcher='<script>window.wrong = []; addEventListener("error", function (e) { wro
 </html>
 END
 } >"$WORK/report/asked.html"
+
+# Without its script, on paper: what is folded is open, and no box cuts a table off.
+{
+  sed '/^<script>/,$d' "$WORK/report/index.html"
+  cat <<'END'
+<pre id="answers"></pre>
+<script>
+addEventListener("load", function () {
+  var say = [], folds = document.querySelectorAll("details.appendix, details.more");
+  folds.forEach(function (fold) {
+    if (CSS.supports("selector(details::details-content)") && getComputedStyle(fold, "::details-content").contentVisibility !== "visible")
+      say.push("NOT open: " + fold.querySelector("summary").textContent);
+  });
+  document.querySelectorAll("details.appendix .scroll").forEach(function (box) {
+    var style = getComputedStyle(box);
+    if (style.maxHeight !== "none" || style.overflowY !== "visible") say.push("NOT whole: a table of " + box.closest("[id]").id);
+  });
+  document.getElementById("answers").textContent = (folds.length > 2 ? "" : "NOT folded") + say.join("\n") + "\nend";
+});
+</script>
+</body></html>
+END
+} | sed 's/@media print/@media screen/' >"$WORK/report/plain.html"
+HOME=$WORK timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+  --user-data-dir="$WORK/browser" --window-size=800,1100 --virtual-time-budget=5000 \
+  --dump-dom "file://$WORK/report/plain.html" >"$OUT" 2>"$ERR" || fail "the browser ended with $?"
+answers=$(sed -n '/<pre id="answers">/,/end/p' "$OUT" | sed 's/<[^>]*>//g')
+[[ $answers == *end* && $answers != *NOT* ]] || fail "print without a script: $answers"
 
 for size in 390,844 1280,900; do
   HOME=$WORK timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \

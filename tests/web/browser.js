@@ -1,7 +1,27 @@
 // A page in headless Chromium, driven through its debugging pipe: messages of JSON that end in NUL,
 // as chrome's DevTools protocol has them. Needs node alone.
 "use strict";
+const fs = require("node:fs");
 const { spawn } = require("node:child_process");
+
+// Fields of a stat of /proc (proc_pid_stat(5)); the name before them may have blanks.
+function statOf(path) {
+  try {
+    const [, name, rest] = /\((.*)\) (.*)/s.exec(fs.readFileSync(`${path}/stat`, "latin1"));
+    const fields = rest.split(" ");
+    return { name, parent: Number(fields[1]), seconds: (Number(fields[11]) + Number(fields[12])) / 100 };
+  } catch { return null; } // it has ended
+}
+const numbered = (folder) => {
+  try { return fs.readdirSync(folder).filter((name) => /^\d+$/.test(name)); } catch { return []; }
+};
+const threads = (pid) => numbered(`/proc/${pid}/task`).map((id) => statOf(`/proc/${pid}/task/${id}`)).filter(Boolean);
+
+function descendants(pid) {
+  const all = numbered("/proc").map((id) => ({ pid: Number(id), ...statOf(`/proc/${id}`) }));
+  const below = (parent) => all.filter((each) => each.parent === parent).flatMap((each) => [each.pid, ...below(each.pid)]);
+  return [pid, ...below(pid)];
+}
 
 async function openBrowser(binary, profile) {
   const child = spawn(binary, ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
@@ -67,6 +87,9 @@ async function openBrowser(binary, profile) {
         await new Promise((done) => setTimeout(done, 50));
       }
     },
+    // Seconds of CPU that the workers of pages have used: of that a busy machine changes little.
+    workerSeconds: () => descendants(child.pid).flatMap(threads)
+      .filter(({ name }) => name.startsWith("DedicatedWorker")).reduce((sum, { seconds }) => sum + seconds, 0),
     size: (width, height, mobile = false) => page("Emulation.setDeviceMetricsOverride",
       { width, height, deviceScaleFactor: 1, mobile }),
     media: (features) => page("Emulation.setEmulatedMedia", features),

@@ -39,7 +39,13 @@ function questions(models) {
     `plan ${small} --gpu 2x4090 --tokens 20B --json`, `plan ${small} --gpu 4090 --batch 256 --seq 1024 --json`,
     `plan ${small} --gpu 4090 --precision fp32 --json`, `plan ${small} --gpu 24xh100 --nodes 3 --network ethernet-100 --methods all --json`,
     `plan ${small} --gpu 3090 --device-memory 6GiB --json`, `plan ${small} --gpu 3x3090 --json`,
-    `plan ${small} --gpu 4x3090`, `plan config.json --gpu 2x4090 --tokens 20B --methods all --json`,
+    `plan pythia-410m --gpu 4x3090 --days 5 --json`, `plan pythia-410m --gpu 4x3090 --days 42 --json`,
+    `plan pythia-410m --gpu 4x3090 --days 90 --methods all --json`, `plan pythia-410m --gpu 4x3090 --days never --json`,
+    `plan pythia-410m --gpu 4x3090 --wall-limit 24h --queue-wait 6h --jobs 2 --days 60 --methods all --json`,
+    `plan pythia-410m --gpu 4x3090 --wall-limit 24h --queue-wait 6h`, `plan pythia-1b --gpu 8xa100 --wall-limit 48h --json`,
+    `plan pythia-1b --gpu 8xa100 --wall-limit 1m --json`, `cost pythia-410m --budget 1000 --days 60 --wall-limit 24h --json`,
+    `cost pythia-410m --budget 500 --json`, `cost --budget 500 --days 30 --json`,
+    `plan --gpu 3090 --json -- --help`, `plan ${small} --gpu 4x3090`, `plan config.json --gpu 2x4090 --tokens 20B --methods all --json`,
     `plan nothing --gpu 3090 --json`, `plan ${small} --gpu 9090 --json`, `plan ${small} --gpu 3090 --count abc --json`,
     `cost ${small} --machine server-4x-3090 --text`, `cost ${small} --machine server-8x-h100 --tokens 20B --text`,
     `cost ${small} --machine server-4x-3090 --stack pytorch --text`, `cost ${small} --json`,
@@ -131,7 +137,8 @@ async function lookAtPage(page, url) {
     native(["plan", "pythia-410m", "--gpu", "4x3090"], ".").out);
   check("the headline is the program's", await text(page, ".headline") === `${days} days`, await text(page, ".headline"));
   check("the range is the program's", (await text(page, ".range")).startsWith(`${low} to ${high} days`), await text(page, ".range"));
-  check("a deadline and a budget are judged", await page.evaluate("document.querySelectorAll('.verdicts li').length") === 3);
+  const judged = await page.evaluate("[...document.querySelectorAll('.verdicts li')].map((item) => item.className).join()");
+  check("a deadline and a budget are judged", judged === "doubtful,bad,bad", judged);
   check("all methods are ranked", /^22 of 22/.test(await text(page, "#methods .hint")), await text(page, "#methods .hint"));
   for (const scheme of ["light", "dark"]) {
     await page.media({ features: [{ name: "prefers-color-scheme", value: scheme }] });
@@ -166,11 +173,11 @@ async function press(page, key, code = key) {
 async function useKeyboard(page, url) {
   await open(page, url, "model=pythia-160m&gpu=4090&count=1");
   const visited = [], changes = [];
-  for (let i = 0; i < 25; i++) {
+  for (let i = 0; i < 40; i++) {
     await press(page, "Tab");
     const id = await page.evaluate("document.activeElement.id || document.activeElement.className || document.activeElement.tagName");
     visited.push(id);
-    for (let moved = 0; id === "tokens-slider" && moved < 5; moved++) {
+    while (id === "tokens-slider" && changes.length < 5) {
       await page.evaluate("delete document.body.dataset.shortMs");
       await press(page, "ArrowRight");
       await page.await("document.body.dataset.shortMs");
@@ -178,8 +185,13 @@ async function useKeyboard(page, url) {
       await page.await("document.body.dataset.shown === questionText(page.current)");
     }
   }
-  for (const id of ["model", "gpu", "count", "count-slider", "tokens", "keep", "copy-link", "grant", "export"])
+  for (const id of ["skip", "model", "gpu", "count", "count-slider", "tokens", "days", "budget", "wall-limit", "keep", "copy-link", "grant", "export"])
     check(`Tab reaches ${id}`, visited.includes(id), visited.join(" "));
+  const question = await page.evaluate("location.hash");
+  await page.evaluate("skip.focus()");
+  await press(page, "Enter");
+  check("the answer is skipped to", await page.evaluate("document.activeElement.id") === "answer" &&
+    await page.evaluate("location.hash") === question);
   changes.sort((a, b) => a - b);
   check("a change is answered", changes.length === 5 && changes[4] < HANGS_MS, changes.join(" "));
   console.log(`a slider's change is answered in ${changes.map((ms) => ms.toFixed(0)).join(", ")} ms`);
@@ -211,6 +223,65 @@ async function useButtons(page, url) {
   await page.await("copied === 'gpudays plan pythia-160m --gpu 4x3090'");
 }
 
+// Machines and models within a deadline and a budget, with the verdict of the program on each.
+async function lookElsewhere(page, url) {
+  await open(page, url, "model=pythia-410m&gpu=3090&count=4&budget=1000&days=60&wall-limit=24h&queue-wait=6h");
+  const calendar = /waiting each: (\S+) days/.exec(native(["plan", "pythia-410m", "--gpu", "4x3090",
+    "--wall-limit", "24h", "--queue-wait", "6h"], ".").out.replace(/\s+/g, " "));
+  check("jobs of a queue are said", (await text(page, ".range")).includes(`each waits 6h: ${calendar[1]} days in all`), await text(page, ".range"));
+  await page.evaluate("machines.open = true; presets.open = true");
+  await page.await("document.querySelectorAll('#presets tbody tr').length > 0");
+  const advice = /answer +rent (\d+) x (\S+): \$(\S+)/.exec(native(["cost", "pythia-410m", "--budget", "1000", "--days", "60",
+    "--wall-limit", "24h", "--queue-wait", "6h"], ".").out);
+  const shownAdvice = await text(page, "#machines .remedies li");
+  check("the advice is the program's", shownAdvice.includes(`${advice[1]} × RTX ${advice[2]}`) && shownAdvice.includes(`$${advice[3]}`), shownAdvice);
+  await page.evaluate("document.querySelector('#machines .remedies button').click()");
+  await page.await(`page.current.gpu === ${JSON.stringify(advice[2])} && page.current.count === ${JSON.stringify(advice[1])}`);
+  await page.await("document.querySelector('.verdicts li.good') && document.activeElement.id === 'answer'");
+}
+
+// An address is anybody's text: a sentence, and a page that goes on working.
+async function askNonsense(page, url) {
+  for (const [address, sentence] of [
+    ["model=%3Cscript%3Edocument.title%3D1%3C/script%3E&gpu=3090&count=4", "<script>document.title=1</script>"],
+    ["model=--help&gpu=3090", "unknown model \"--help\""], ["model=pythia-410m&gpu=--json&count=4", "unknown GPU"],
+    ["model=pythia-410m&gpu=3090&count=-1", "--count is \"-1\""], ["model=pythia-410m&gpu=3090&count=1e9", "--count is \"1e9\""],
+    ["model=pythia-410m&gpu=3090&count=1000000000", "1000000000"], ["model=pythia-410m&gpu=3090&tokens=1e300", "--tokens is"],
+    ["model=pythia-410m&gpu=3090&days=soon", "--days is"], ["model=pythia-410m&gpu=3090&wall-limit=%00", "--wall-limit"],
+    ["model=pythia-410m&gpu=3090&budget=%3Cimg%20src%3Dx%3E", "The budget is “<img src=x>”"],
+    ["config=%7B%22a%22:1%7D&gpu=3090", "model_type is missing"], ["%%%;;;&&&===;model", "days"],
+  ]) {
+    await page.go("about:blank");
+    await page.await("location.href === 'about:blank'");
+    await page.go(`${url}#${address}`);
+    await page.await("document.getElementById('answer').getAttribute('aria-busy') === 'false'", 30).catch(() => {});
+    const said = await text(page, "#answer");
+    check(`#${address} gets a sentence`, said.includes(sentence), said);
+    check(`#${address} is text alone`, await page.evaluate("document.querySelectorAll('#answer script, #answer img, form img').length === 0"));
+  }
+}
+
+// Of the workers alone, and as seconds of CPU: a machine that is busy takes longer by the clock.
+async function measureTimes(page, url) {
+  await open(page, url, "model=pythia-410m&gpu=3090&count=4");
+  const measure = async (engine, argv) => {
+    const begin = page.workerSeconds();
+    await page.evaluate(`page.engines.${engine}.ask(${JSON.stringify(argv.split(" "))})`);
+    return 1000 * (page.workerSeconds() - begin);
+  };
+  const middle = (list) => list.sort((a, b) => a - b)[list.length >> 1];
+  const answers = [], rankings = [];
+  for (const [i, tokens] of ["20B", "30B", "50B", "70B", "100B", "150B", "200B"].entries()) {
+    const question = `plan ${["pythia-410m", "pythia-1b"][i % 2]} --gpu 4xa100 --tokens ${tokens}`;
+    answers.push(await measure("short", `${question} --methods free-lunch --json`));
+    rankings.push(await measure("long", `${question} --methods all --json`));
+  }
+  const remedies = await measure("remedies", "plan pythia-6.9b --gpu 3090 --json");
+  console.log(`of CPU: an answer ${middle(answers).toFixed(0)} ms, a ranking ${middle(rankings).toFixed(0)} ms, remedies ${remedies.toFixed(0)} ms`);
+  check("an answer takes 200 ms of CPU at most", middle(answers) <= 200, answers.join(" "));
+  check("a ranking takes 2 s of CPU at most", middle(rankings) <= 2000, rankings.join(" "));
+}
+
 // --- all of it ---------------------------------------------------------------------------------
 
 async function main() {
@@ -227,6 +298,9 @@ async function main() {
     await lookAtPage(page, url);
     await useKeyboard(page, url);
     await useButtons(page, url);
+    await lookElsewhere(page, url);
+    await askNonsense(page, url);
+    await measureTimes(page, url);
     await compareAnswers(page);
     await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
     const host = `http://127.0.0.1:${server.address().port}/`;
