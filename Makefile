@@ -20,7 +20,7 @@ export PATH := $(PATH):$(HOME)/.local/bin
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
-	@cmake --build --preset dev
+	@tools/timed "building dev" cmake --build --preset dev
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 17
@@ -30,8 +30,7 @@ quickstart: ## install what is missing, build, answer for GPUs, then predict, me
 
 check: ## install what is missing, then every test: dev, sanitizers, fuzzers, clang, lint
 	@tools/setup
-	@$(MAKE) --no-print-directory test asan fuzz lint
-	@tools/summary check
+	@tools/check check test asan fuzz lint
 
 check-all: ## check and check-rest: every case of every test
 	@$(MAKE) --no-print-directory check
@@ -39,19 +38,18 @@ check-all: ## check and check-rest: every case of every test
 
 check-rest: ## what check leaves out: all cases of the tests it samples, longer fuzzing, clang's analyzer
 	@tools/setup
-	@GD_TEST_ALL=1 $(MAKE) --no-print-directory test asan fuzz lint-all FUZZ_SECONDS=45 TESTS='-L sampled'
-	@tools/summary check-rest
+	@GD_TEST_ALL=1 tools/check check-rest test asan fuzz lint-all FUZZ_SECONDS=45 TESTS='-L sampled'
 
 test: all ## build and run all tests; of those with many cases a part, see tests/support/sample.h
-	@tools/ctest dev -j $(JOBS) --repeat until-pass:$(TRIES) $(TESTS)
+	@tools/timed "tests" tools/ctest dev -j $(JOBS) --repeat until-pass:$(TRIES) $(TESTS)
 
 asan: build/asan/build.ninja ## the quick test folders under ASan + UBSan
-	@cmake --build --preset asan
-	@tools/ctest asan -j $(JOBS) --repeat until-pass:$(TRIES) $(TESTS)
+	@tools/timed "building asan" cmake --build --preset asan
+	@tools/timed "tests under ASan + UBSan" tools/ctest asan -j $(JOBS) --repeat until-pass:$(TRIES) $(if $(GD_TEST_ALL),,-LE rest) $(TESTS)
 
 fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
-	@cmake --build --preset fuzz
-	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
+	@tools/timed "building fuzz" cmake --build --preset fuzz
+	@tools/timed "fuzzing" tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
 aarch64-check: ## compile for 64-bit ARM, run the unit tests under qemu
 	@tools/aarch64-check
@@ -64,10 +62,10 @@ gpu-sanitize: all ## a sample of them under compute-sanitizer
 	@tests/gpu/sanitize.sh build/dev || [ $$? = 77 ]
 
 lint: ## formatting, rules of the source, clang -Werror, clang-tidy, shellcheck
-	@tools/lint
+	@tools/timed "lint" tools/lint
 
 lint-all: ## the same with clang's analyzer
-	@tools/lint --all
+	@tools/timed "lint" tools/lint --all
 
 format: ## apply clang-format
 	@find src include tests bench examples -name '*.[ch]' 2>/dev/null | xargs -r clang-format -i
@@ -128,4 +126,4 @@ clean: ## remove build/
 build/%/build.ninja: CMakePresets.json
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
 	  { echo "cmake or ninja is missing: run tools/setup" >&2; exit 1; }
-	@cmake --preset $*
+	@tools/timed "configuring $*" cmake --preset $*

@@ -111,9 +111,13 @@ foreach(path IN LISTS test_files)
   # Tests of many cases run a part of them, and all with GD_TEST_ALL (tests/support/sample.h): they are
   # labelled, so that `make check-rest` need not repeat the others.
   set(labels "${folder}")
-  file(STRINGS "${path}" samples LIMIT_COUNT 1 REGEX "GD_TEST_ALL|(support/sample|op_cases|cuda_cases|cuda_ops)\\.h")
+  file(STRINGS "${path}" samples LIMIT_COUNT 1 REGEX "GD_TEST_ALL|(support/sample|support/fault|op_cases|cuda_cases|cuda_ops)\\.h")
   if(samples)
     list(APPEND labels sampled)
+  endif()
+  # Under sanitizers, whole walks through commands whose modules have quick tests there are for `make check-rest`.
+  if(GD_SANITIZE AND "${folder}/${name}" MATCHES "^(export/target|paper/seeds)$")
+    list(APPEND labels sampled rest)
   endif()
   # A test that hangs must end. The longest takes two minutes, and ten times that on a busy machine.
   set(timeout 1800)

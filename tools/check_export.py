@@ -14,6 +14,7 @@ import importlib.metadata
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -311,6 +312,7 @@ def main():
     print("# What gpudays export writes, loaded by the tools it is for.")
     print("# Written by tools/check_export.py: loaded / refused with a sentence, of 12 + 22 points and naive.")
     print("# No GPU was there; for rows of cuda transformers was told that it has one.")
+    print(f"python {platform.python_version()}")
     for package in ("transformers", "accelerate", "deepspeed", "torchtitan", "torch", "torchvision"):
         print(f"{package} {importlib.metadata.version(package)}")
     pretend_gpu()
@@ -331,7 +333,9 @@ def main():
                     counts = ", ".join(f"{form} {a}/{b}" for form, (a, b) in tally.items())
                     print(f"{model}, {recipe['precision']}, {backend}, {ranks} rank"
                           f"{'s' if ranks > 1 else ''}: {counts}", flush=True)
-    print("every file was loaded; batches, precisions and methods are those of the trial; learning rates "
+        print("plans for other hardware, all methods and the one that is chosen:")
+        check_targets(program, folder)
+    print("every file was loaded; batches, precisions and methods are those of the trial or plan; learning rates "
           "are the recipe's\n(hf, deepspeed: 4 steps, within 0.1 %; torchtitan: 2 steps, within 1 %)")
     check_train_py.check_programs(program)
 

@@ -5,11 +5,13 @@ Each family trains from the weights of tests/reference/NAME on one file of token
 of images, in the order of `gpudays train` (src/data/permute.c and dataset.c, written again here), with
 AdamW or Adam, gradient clipping, warm-up and a cosine. The data is written too, so that the test
 reads the same. Models of images have label smoothing and no augmentation; NAME+drop-path has
-stochastic depth, whose draws (src/base/rng.h) are computed here too.
+stochastic depth, whose draws (src/base/rng.h) are computed here too. NAME+recipe has all that
+ConvNeXt's recipe has: random crop and flip, RandAugment, random erasing, mixup and CutMix besides.
+What is drawn is that of src/data/image_set.c, written again; what is done with it is Pillow's and timm's.
 
 Usage: make_training_reference.py [NAME...]
-Needs torch, safetensors, numpy, Pillow and transformers 5; made with torch 2.15.0, transformers 5.23.0
-and Pillow 13.0.0.
+Needs torch, safetensors, numpy, Pillow and transformers 5, and timm for NAME+recipe; made with torch
+2.15.0, transformers 5.23.0, Pillow 13.0.0 and timm 1.0.31.
 """
 import io
 import math
@@ -19,16 +21,21 @@ import tarfile
 
 import numpy as np
 import torch
-from PIL import Image
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification, AutoModelForMaskedLM
+
+try:
+    from PIL import Image
+except ImportError:  # models of tokens need none
+    Image = None
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, "tests/train/parity")
 STEPS, BATCH, SEQ, WARMUP, LR, CLIP, MASK, TOKENS = 200, 8, 24, 20, 3e-3, 1.0, 96, 12000
 FAMILIES = {"neox-parallel": "causal", "llama-a": "causal", "gpt2-a": "causal", "mamba-a": "causal",
             "roberta-a": "masked", "vit-a": "images", "vit-a+drop-path": "images", "convnext-a": "images",
-            "convnext-a+drop-path": "images"}
+            "convnext-a+drop-path": "images", "vit-a+recipe": "images", "convnext-a+recipe": "images"}
 IMAGES, CLASSES, SMOOTHING, DROP_PATH = 36, 11, 0.1, 0.2
+ERASE, MIXUP, CUTMIX, MAGNITUDE, MAGNITUDE_DEVIATION = 0.25, 0.8, 1.0, 9, 0.5
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 M64 = (1 << 64) - 1
 
@@ -114,27 +121,147 @@ def make_images(path):
                 tar.addfile(member, io.BytesIO(data))
 
 
-def read_images(path, height, width):
-    """Pixels [n,3,height,width] and classes, through the transform of evaluation."""
-    pixels, classes = [], []
+def open_images(path):
+    """Images and classes."""
+    images, classes = [], []
     with tarfile.open(path) as tar:
         for member in tar.getmembers():
             data = tar.extractfile(member).read()
             if member.name.endswith(".cls"):
                 classes.append(int(data))
-                continue
-            image = Image.open(io.BytesIO(data)).convert("RGB")
-            if image.height * width <= image.width * height:
-                scaled = height * 256 // 224
-                size = scaled * image.width // image.height, scaled
             else:
-                scaled = width * 256 // 224
-                size = scaled, scaled * image.height // image.width
-            image = image.resize((max(size[0], width), max(size[1], height)), Image.BILINEAR)
-            left, top = round((image.width - width) / 2), round((image.height - height) / 2)
-            bytes_ = np.asarray(image.crop((left, top, left + width, top + height)), dtype=np.float32)
-            pixels.append(((bytes_ / 255 - np.float32(MEAN)) / np.float32(DEVIATION)).transpose(2, 0, 1))
-    return torch.tensor(np.stack(pixels)), torch.tensor(classes)
+                images.append(Image.open(io.BytesIO(data)).convert("RGB"))
+    return images, classes
+
+
+def normalized(image):
+    values = np.asarray(image, dtype=np.float32) / 255
+    return ((values - np.float32(MEAN)) / np.float32(DEVIATION)).transpose(2, 0, 1)
+
+
+def evaluated(image, height, width):
+    """The transform of evaluation."""
+    if image.height * width <= image.width * height:
+        scaled = height * 256 // 224
+        size = scaled * image.width // image.height, scaled
+    else:
+        scaled = width * 256 // 224
+        size = scaled, scaled * image.height // image.width
+    image = image.resize((max(size[0], width), max(size[1], height)), Image.BILINEAR)
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    return normalized(image.crop((left, top, left + width, top + height)))
+
+
+class Draws:
+    """Random numbers of one purpose and one sample."""
+
+    def __init__(self, purpose, index):
+        self.stream, self.index, self.words = fnv(purpose), index, []
+
+    def uniform(self, low=0.0, high=1.0):
+        if not self.words:
+            self.words = philox(0, self.stream, self.index)
+            self.stream = (self.stream + 1) & M64
+        return low + (high - low) * (self.words.pop(0) * 2.0 ** -32)
+
+    def below(self, bound):
+        return min(int(self.uniform(0, bound)), bound - 1)
+
+    def normal(self):
+        radius = math.sqrt(-2 * math.log(1 - self.uniform()))
+        return radius * math.cos(2 * math.pi * self.uniform())
+
+    def gamma(self, alpha):
+        boost = (1 - self.uniform()) ** (1 / alpha) if alpha < 1 else 1.0
+        base = (alpha + 1 if alpha < 1 else alpha) - 1 / 3
+        while True:
+            x = self.normal()
+            v, u = (1 + x / math.sqrt(9 * base)) ** 3, 1 - self.uniform()
+            if v > 0 and math.log(u) < 0.5 * x * x + base * (1 - v + math.log(v)):
+                return boost * base * v
+
+    def beta(self, alpha):
+        a, b = self.gamma(alpha), self.gamma(alpha)
+        return a / (a + b)
+
+
+def random_part(draws, width, height):
+    """torchvision's RandomResizedCrop: left, top, width, height."""
+    for _ in range(10):
+        area = width * height * draws.uniform(0.08, 1)
+        ratio = math.exp(draws.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 1 <= w <= width and 1 <= h <= height:
+            top = draws.below(height - h + 1)
+            return draws.below(width - w + 1), top, w, h
+    ratio = width / height
+    w, h = min(width, max(1, round(height * 4 / 3))), min(height, max(1, round(width * 4 / 3)))
+    w, h = (width, h) if ratio < 3 / 4 else (w, height) if ratio > 4 / 3 else (width, height)
+    return (width - w) // 2, (height - h) // 2, w, h
+
+
+def rand_augment(image, index):
+    """timm's rand-m9-mstd0.5-inc1."""
+    from timm.data import auto_augment
+
+    draws = Draws("rand", index)
+    names = auto_augment.rand_augment_choices("rand", increasing=True)
+    hparams = dict(img_mean=tuple(round(255 * m) for m in MEAN), interpolation=Image.BICUBIC)
+    for _ in range(2):
+        name = names[draws.below(len(names))]
+        if draws.uniform() >= 0.5:
+            continue
+        level = min(max(MAGNITUDE + MAGNITUDE_DEVIATION * draws.normal(), 0), 10)
+        sign = 0.9 if draws.uniform() < 0.5 else 0.1
+        if name == "PosterizeIncreasing" and level == 10:  # no bits: Pillow before 13 made it black
+            image = Image.new("RGB", image.size)
+            continue
+        auto_augment.random.random = lambda: sign
+        image = auto_augment.AugmentOp(name, prob=1, magnitude=level, hparams=hparams)(image)
+    return image
+
+
+def erase(pixels, index):
+    """torchvision's RandomErasing, zeros."""
+    draws, (_, height, width) = Draws("erase", index), pixels.shape
+    if draws.uniform() >= ERASE:
+        return pixels
+    for _ in range(10):
+        area = width * height * draws.uniform(0.02, 0.33)
+        ratio = math.exp(draws.uniform(math.log(0.3), math.log(3.3)))
+        h, w = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if h < height and w < width:
+            top = draws.below(height - h + 1)
+            left = draws.below(width - w + 1)
+            pixels[:, top:top + h, left:left + w] = 0
+            break
+    return pixels
+
+
+def augmented(image, index, height, width):
+    draws = Draws("crop", index)
+    mirrored = draws.uniform() < 0.5
+    left, top, w, h = random_part(draws, image.width, image.height)
+    image = image.crop((left, top, left + w, top + h)).resize((width, height), Image.BILINEAR)
+    if mirrored:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return erase(normalized(rand_augment(image, index)), index)
+
+
+def mixed(pixels, other, index):
+    """Pixels with those of the other sample of the pair, and the share of the target that stays."""
+    draws, (_, height, width) = Draws("mix", index >> 1), pixels.shape
+    cuts = draws.uniform() < 0.5
+    share = draws.beta(CUTMIX if cuts else MIXUP)
+    if not cuts:
+        return np.float32(share) * pixels + np.float32(1 - share) * other, share
+    side = math.sqrt(1 - share)
+    h, w, y, x = int(height * side), int(width * side), draws.below(height), draws.below(width)
+    top, left = max(0, y - h // 2), max(0, x - w // 2)
+    bottom, right = min(height, y + h // 2), min(width, x + w // 2)
+    pixels = pixels.copy()
+    pixels[:, top:bottom, left:right] = other[:, top:bottom, left:right]
+    return pixels, 1 - (bottom - top) * (right - left) / (height * width)
 
 
 def drop_branches(model, name):
@@ -186,19 +313,46 @@ def token_losses(model, step, tokens, causal, vocabulary):
     return torch.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), labels.reshape(-1), ignore_index=-100)
 
 
-def image_losses(model, name, step, pixels, classes, state):
-    key = [philox(0, fnv("order"), epoch) for epoch in range(STEPS * BATCH // IMAGES + 1)]
-    rows = []
-    for i in range(step * BATCH, (step + 1) * BATCH):
-        epoch, at = divmod(i, IMAGES)
-        rows.append(permute(key[epoch][0] << 32 | key[epoch][1], IMAGES, at))
-    state["step"] = step
-    logits = model(pixel_values=pixels[rows]).logits
-    return torch.nn.functional.cross_entropy(logits, classes[rows], label_smoothing=SMOOTHING)
+def image_at(index):
+    """Which image sample `index` of a run with seed 0 is made of."""
+    epoch, at = divmod(index, IMAGES)
+    key = philox(0, fnv("order"), epoch)
+    return permute(key[0] << 32 | key[1], IMAGES, at)
+
+
+def plain_samples(step, images, size):
+    """Pixels and classes of a step."""
+    rows = [image_at(index) for index in range(step * BATCH, (step + 1) * BATCH)]
+    pixels = np.stack([evaluated(images[0][row], *size) for row in rows])
+    return torch.tensor(pixels), torch.tensor([images[1][row] for row in rows])
+
+
+def recipe_samples(step, images, size, n_classes):
+    """Pixels and probabilities of the classes."""
+    all_pixels, targets = [], []
+    opened, classes = images
+    for index in range(step * BATCH, (step + 1) * BATCH):
+        mine, other = image_at(index), image_at(index ^ 1)
+        pixels, share = mixed(augmented(opened[mine], index, *size),
+                              augmented(opened[other], index ^ 1, *size), index)
+        target = np.full(n_classes, SMOOTHING / n_classes, dtype=np.float32)
+        target[classes[mine]] += np.float32((1 - SMOOTHING) * share)
+        target[classes[other]] += np.float32((1 - SMOOTHING) * (1 - share))
+        all_pixels.append(pixels)
+        targets.append(target)
+    return torch.tensor(np.stack(all_pixels)), torch.tensor(np.stack(targets))
+
+
+def image_losses(model, step, images, size, recipe):
+    if recipe:
+        pixels, targets = recipe_samples(step, images, size, model.config.num_labels)
+        return torch.nn.functional.cross_entropy(model(pixel_values=pixels).logits, targets)
+    pixels, classes = plain_samples(step, images, size)
+    return torch.nn.functional.cross_entropy(model(pixel_values=pixels).logits, classes, label_smoothing=SMOOTHING)
 
 
 def losses(name, kind, tokens):
-    name, _, drops = name.partition("+")
+    name, _, more = name.partition("+")
     folder = os.path.join(ROOT, "tests/reference", name)
     config = AutoConfig.from_pretrained(folder)
     maker = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM,
@@ -206,10 +360,10 @@ def losses(name, kind, tokens):
     state = {}
     if kind == "images":
         size = config.image_size if isinstance(config.image_size, (list, tuple)) else [config.image_size] * 2
-        pixels, classes = read_images(os.path.join(FOLDER, "images.tar"), *size)
+        images = open_images(os.path.join(FOLDER, "images.tar"))
     model = maker.from_pretrained(folder, attn_implementation="eager" if name not in ("mamba-a", "convnext-a") else None)
     model.train()
-    if drops:
+    if more:
         state = drop_branches(model, name)
     # Mamba's own code marks these (_no_weight_decay); loading forgets the mark.
     rest = [p for n, p in model.named_parameters() if n.endswith((".A_log", ".mixer.D"))]
@@ -218,7 +372,8 @@ def losses(name, kind, tokens):
                                   lr=LR, betas=(0.9, 0.95), eps=1e-8)
     for step in range(STEPS):
         if kind == "images":
-            loss = image_losses(model, name, step, pixels, classes, state)
+            state["step"] = step
+            loss = image_losses(model, step, images, size, more == "recipe")
         else:
             loss = token_losses(model, step, tokens, kind == "causal", config.vocab_size)
         for group in optimizer.param_groups:
@@ -250,4 +405,5 @@ def main():
         print(name, last)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -159,6 +159,20 @@ def make_model(folder=None):
     return transformers.@AUTO@.from_config(config, **how)
 
 
+#if deepspeed
+def start_deepspeed(settings):
+    """What its launcher says of a process that is alone, and on CPUs, where accelerate does not
+    start it: ZeRO 3 counts the processes when the model is made."""
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1",
+             "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+    for name, value in alone.items():
+        os.environ.setdefault(name, value)
+    if settings.get("use_cpu"):
+        import deepspeed
+        deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
+
+
+#end
 def read_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("data", help="@DATA_HELP@")
@@ -191,6 +205,10 @@ def main():
                  f"  @LAUNCH@ train.py {options.data}")
     if not options.cpu and not settings.get("use_cpu") and not torch.cuda.is_available():
         sys.exit("PyTorch finds no GPU here; --cpu tries the script without one")
+#if deepspeed
+    if "deepspeed" in settings:
+        start_deepspeed(settings)
+#end
     args = transformers.TrainingArguments(**settings)
     transformers.set_seed(args.seed)
 #if images

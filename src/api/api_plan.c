@@ -61,9 +61,17 @@ static enum gd_status make(struct gpd_plan *plan, const struct gpd_plan_options 
       .precision = plan->precision_given ? &plan->model.recipe.precision : NULL,
       .device_limit_bytes = asked->device_memory_bytes,
       .host_limit_bytes = asked->host_memory_bytes};
-  if (asked->gpu)
-    GD_TRY(find_target(plan, asked, err));
-  return gd_trial_plan(&plan->model, &plan->options, &plan->trial, err);
+  if (!asked->gpu)
+    return gd_trial_plan(&plan->model, &plan->options, &plan->trial, err);
+  struct gd_predictor predictor = {0};
+  struct gd_prediction prediction; /* by which the micro-batch is chosen, as by the command */
+  GD_TRY(find_target(plan, asked, err));
+  enum gd_status status = gd_predictor_for_target(&predictor, &plan->target, err);
+  if (status == GD_OK)
+    status =
+        gd_trial_predict(&plan->model, &plan->options, &predictor, &plan->trial, &prediction, err);
+  gd_predictor_deinit(&predictor);
+  return status;
 }
 
 enum gpd_status gpd_plan_make(const struct gpd_model *model, const struct gpd_plan_options *options,
@@ -131,7 +139,10 @@ static enum gd_status predict(const struct gpd_plan *plan, struct gd_predictor *
                          &here, err));
     GD_TRY(gd_predictor_for_machine(predictor, &here.info, 1, err));
   }
-  GD_TRY(gd_trial_predict(&plan->model, &plan->options, predictor, &trial, &found, err));
+  struct gd_trial_options options = plan->options;
+  options.micro_batch = GD_MICRO_BATCH_FIXED; /* what gpd_plan_describe says */
+  options.micro_batch_size = plan->trial.micro_batch;
+  GD_TRY(gd_trial_predict(&plan->model, &options, predictor, &trial, &found, err));
   double peak = gd_predictor_peak(predictor, trial.precision, plan->method.tf32) * trial.ranks;
   *to = (struct gpd_prediction){.calibrated = found.validated,
                                 .micro_step_s = found.micro_step_s,

@@ -18,6 +18,9 @@ struct gd_backend_options {
   int threads;          /* 0: as many as the process may use */
   struct gd_comm *comm; /* borrowed; NULL: one rank */
   bool trace;           /* record when each op begins and ends: gd_backend_ops.events */
+  /* A folder that keeps what is chosen by its time, for who must have the same choices again;
+     borrowed until it is closed; NULL: none. */
+  const char *choices;
 };
 
 /* When an op of a program ran, in the last run of that program. */

@@ -34,18 +34,21 @@ const char *gd_answer_place(struct gd_cli *cli, const char *device, int count, b
               : gd_show_cell(cli, "%d ranks on %s", count, device);
 }
 
-/* "compiled and fused kernels, ZeRO stage 1": each once. */
-static const char *words_of(struct gd_cli *cli, const struct gd_method *method) {
+/* "compiled and fused kernels, ZeRO stage 1": each once. compiles false: the software does not,
+   whatever the method asks. */
+static const char *words_of(struct gd_cli *cli, const struct gd_method *method, bool compiles) {
   struct gd_strbuf text = {0};
   const char *before = "";
   for (int i = 0; i < GD_METHOD_PART_COUNT; i++) {
     const struct gd_method_part *part = gd_method_row((enum gd_method_part_id)i);
     if (!gd_method_has(method, (enum gd_method_part_id)i) || !part->words ||
-        strcmp(part->words, before) == 0)
+        strstr(before, part->words) || (i == GD_METHOD_PART_COMPILE && !compiles))
       continue;
     gd_strbuf_printf(&text, "%s%s", text.length ? ", " : "", part->words);
     before = part->words;
   }
+  if (method->compile && !compiles)
+    gd_strbuf_printf(&text, "%snot compiled", text.length ? ", " : "");
   const char *words = gd_show_cell(cli, "%s", text.length ? text.text : "op by op");
   gd_strbuf_deinit(&text);
   return words;
@@ -127,29 +130,36 @@ static enum gd_status set_cost(struct gd_cli *cli, struct gd_hw *hw, const struc
   return GD_OK;
 }
 
-/* "activations 14.0 GiB, fp32 master and fp16 weights 2.26 GiB, ...", the largest first. */
+/* "activations 14.0 GiB, fp32 master and fp16 weights 2.26 GiB, ...", the largest first. Weights
+   that are gathered from all ranks lie where activations do, and are a part of their own. */
 static const char *say_memory(struct gd_cli *cli, const struct gd_trial *trial) {
+  enum { GATHERED = GD_CATEGORY_DEVICE_COUNT, PARTS };
   struct gd_strbuf text = {0};
-  bool said[GD_CATEGORY_DEVICE_COUNT] = {false};
+  bool said[PARTS] = {false}, fp32 = trial->precision == GD_PRECISION_FP32;
+  const char *precision = gd_precision_name(trial->precision);
+  const char *names[PARTS] = {0};
+  int64_t bytes[PARTS];
   char size[GD_SHOW_TEXT];
-  const char *weights =
-      trial->precision == GD_PRECISION_FP32
-          ? "fp32 weights"
-          : gd_show_cell(cli, "fp32 master and %s weights", gd_precision_name(trial->precision));
-  const char *const names[GD_CATEGORY_DEVICE_COUNT] = {[GD_CATEGORY_PARAMETERS] =
-                                                           weights ? weights : "weights",
-                                                       [GD_CATEGORY_OPTIMIZER] = "Adam's moments"};
-  for (int n = 0; n < GD_CATEGORY_DEVICE_COUNT; n++) {
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++) {
+    names[i] = gd_category_name((enum gd_category)i);
+    bytes[i] = trial->bytes[i];
+  }
+  names[GD_CATEGORY_PARAMETERS] =
+      fp32 ? "fp32 weights" : gd_show_cell(cli, "fp32 master and %s weights", precision);
+  names[GD_CATEGORY_OPTIMIZER] = "Adam's moments";
+  names[GATHERED] = gd_show_cell(cli, "gathered %s weights", precision);
+  bytes[GATHERED] = trial->gathered_bytes;
+  bytes[GD_CATEGORY_ACTIVATIONS] -= trial->gathered_bytes;
+  for (int n = 0; n < PARTS; n++) {
     int largest = -1;
-    for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-      if (!said[i] && (largest < 0 || trial->bytes[i] > trial->bytes[largest]))
+    for (int i = 0; i < PARTS; i++)
+      if (!said[i] && (largest < 0 || bytes[i] > bytes[largest]))
         largest = i;
     said[largest] = true;
-    if (trial->bytes[largest] * 200 < trial->peak_bytes)
+    if (bytes[largest] * 200 < trial->peak_bytes)
       break; /* half a percent, and what follows is smaller */
-    gd_strbuf_printf(&text, "%s%s %s", n ? ", " : "",
-                     names[largest] ? names[largest] : gd_category_name((enum gd_category)largest),
-                     gd_format_bytes(size, sizeof size, trial->bytes[largest]));
+    gd_strbuf_printf(&text, "%s%s %s", n ? ", " : "", names[largest] ? names[largest] : "weights",
+                     gd_format_bytes(size, sizeof size, bytes[largest]));
   }
   const char *cell = gd_show_cell(cli, "%s", text.text ? text.text : "");
   gd_strbuf_deinit(&text);
@@ -220,8 +230,8 @@ const char *gd_answer_limits(struct gd_cli *cli) {
                                                                   : policies[options->micro_batch]);
 }
 
-static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
-                            const struct gd_point *point) {
+/* For this machine: measuring. */
+static const char *say_next(struct gd_cli *cli, const struct gd_point *point) {
   const struct gd_trial *trial = &point->trial;
   char recipe[GD_CLI_RECIPE_TEXT], ranks[24] = "", methods[GD_METHOD_NAME + 16] = "",
                                    memory[96] = "", threads[32] = "";
@@ -234,15 +244,39 @@ static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
   set_size(memory, sizeof memory, "--host-memory", cli->options.host_memory_bytes);
   if (cli->options.threads > 0)
     snprintf(threads, sizeof threads, " --threads %lld", (long long)cli->options.threads);
-  if (!p->has_target)
-    return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s%s%s",
-                        gd_show_argument(cli, point->argument), recipe, ranks, threads, memory,
-                        methods, cli->options.without ? " --without " : "",
-                        cli->options.without ? cli->options.without : "");
-  return gd_show_cell(cli, "gpudays export %s%s %s%s%s --format hf",
-                      gd_show_argument(cli, point->argument), recipe,
-                      gd_answer_hardware(cli, p->target.gpu->name, p->target.count),
-                      gd_answer_limits(cli), methods);
+  return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s%s%s", gd_show_argument(cli, point->argument),
+                      recipe, ranks, threads, memory, methods,
+                      cli->options.without ? " --without " : "",
+                      cli->options.without ? cli->options.without : "");
+}
+
+/* For a target: training on it with the settings of the answer, which are the engine's. What other
+   software has there is another plan, by its own memory. */
+static void set_next(struct gd_cli *cli, const struct gd_predicting *p,
+                     const struct gd_point *point, struct gd_answer *answer) {
+  const struct gd_trial *trial = &point->trial;
+  struct gd_method method = point->options.method;
+  char recipe[GD_CLI_RECIPE_TEXT], name[GD_METHOD_NAME], methods[GD_METHOD_NAME + 16] = "";
+  char ranks[24] = "", nodes[48] = "";
+  method.without = 0; /* passes are left out to look at a plan */
+  gd_method_name(&method, name);
+  gd_cli_recipe_options(cli, recipe, sizeof recipe);
+  if (trial->ranks > 1)
+    snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
+  if (p->target.nodes > 1)
+    snprintf(nodes, sizeof nodes, " --slurm --nodes %d --backend cuda", p->target.nodes);
+  if (cli->options.methods)
+    snprintf(methods, sizeof methods, " --methods %s", name);
+  answer->elsewhere = gd_show_cell(cli, "gpudays export %s%s %s%s%s --format train.py",
+                                   gd_show_argument(cli, point->argument), recipe,
+                                   gd_answer_hardware(cli, p->target.gpu->name, p->target.count),
+                                   gd_answer_limits(cli), methods);
+  answer->next = answer->elsewhere;
+  if (p->target.gpu->compute_capability >= GD_GPU_OLDEST)
+    answer->next =
+        gd_show_cell(cli, "gpudays train %s%s%s%s%s --methods %s --data %s",
+                     gd_show_argument(cli, point->argument), recipe, ranks, nodes,
+                     gd_answer_limits(cli), name, point->model->family->images ? "FOLDER" : "FILE");
 }
 
 enum gd_status gd_answer_find_remedies(struct gd_cli *cli, struct gd_predicting *p,
@@ -283,14 +317,17 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
   answer->peak_bytes = (double)trial->peak_bytes;
   answer->limit_bytes = (double)trial->device_limit_bytes;
   answer->settings = gd_show_cell(cli, "%s", gd_show_accumulation(text, sizeof text, trial));
-  answer->words = words_of(cli, &point->options.method);
+  answer->words = words_of(cli, &point->options.method, true);
   answer->run = say_run(cli, point->model);
   answer->memory = say_memory(cli, trial);
   if (!answer->fits) {
     answer->lacks = say_lack(cli, trial);
     return GD_OK;
   }
-  answer->next = say_next(cli, p, point);
+  if (p->has_target)
+    set_next(cli, p, point, answer);
+  else
+    answer->next = say_next(cli, point);
   if (count > 1)
     answer->why = say_why(cli, point, among, count);
   if (!prediction->known || !gd_predicting_shows(p))
@@ -411,7 +448,7 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
   answer->peak_bytes = (double)trial->peak_bytes;
   answer->limit_bytes = (double)trial->device_limit_bytes;
   answer->settings = gd_show_cell(cli, "%s", gd_show_accumulation(text, sizeof text, trial));
-  answer->words = words_of(cli, &point->options.method);
+  answer->words = words_of(cli, &point->options.method, true);
   set_days(cli, answer, point->model, trial->parameters, trial->step_s, trial->days,
            trial->days_low, trial->days_high, trial->ranks);
   answer->interval_of = measured ? "95 %: " : "predicted: ";
@@ -419,7 +456,7 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
   answer->mfu_words = say_mfu(cli, trial);
   answer->step = say_step(cli, point);
   answer->memory = say_more_memory(cli, trial);
-  answer->next = measured ? say_train(cli, point) : say_next(cli, p, point);
+  answer->next = measured ? say_train(cli, point) : say_next(cli, point);
   if (measured) {
     gd_format_digits(loss, sizeof loss, trial->loss, 4);
     answer->trust = gd_show_cell(cli, "measured here; loss %s, gradient norm %.3g: plausible", loss,
@@ -429,6 +466,30 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
   } else if (point->prediction.known) {
     answer->trust = say_trust(cli, p, &point->prediction, trial->ranks);
   }
+}
+
+/* "20 days by the paper's own clock, ...": what its tables would have, where that is less than a
+   run takes, and what wins there. */
+static const char *say_clock(struct gd_cli *cli, const struct gd_stack_plan *plan,
+                             const struct gd_stack_row *row) {
+  const struct gd_stack_row *best = row;
+  struct gd_show_duration own, least;
+  char name[GD_METHOD_NAME];
+  for (int i = 0; i < plan->count; i++) {
+    const struct gd_stack_row *other = &plan->rows[i];
+    if (other->model == row->model && other->fits && other->clock_days < 0.999 * best->clock_days)
+      best = other;
+  }
+  if (!(row->clock_days > 0) || (best == row && row->clock_days > 0.999 * row->days))
+    return NULL;
+  gd_show_duration(&own, row->clock_days, row->clock_days, row->clock_days);
+  gd_show_duration(&least, best->clock_days, best->clock_days, best->clock_days);
+  const char *text = gd_show_cell(
+      cli, "%s by the clock of its tables, which does not wait for the GPU to end a micro-step",
+      own.value);
+  return best == row ? text
+                     : gd_show_cell(cli, "%s; %s is the fastest there, %s", text,
+                                    gd_method_name(&best->method, name), least.value);
 }
 
 enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan,
@@ -453,10 +514,11 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
   answer->micro_batch = row->micro_batch;
   answer->peak_bytes = row->bytes.device;
   answer->limit_bytes = miss.device_bytes;
+  answer->memory = row->tight ? "by an estimate; it may not fit" : NULL;
   answer->settings =
       gd_show_cell(cli, "gradient accumulation %.0f x micro-batch %lld%s", row->accumulation,
                    (long long)row->micro_batch, target->count > 1 ? " per GPU" : "");
-  answer->words = words_of(cli, &row->method);
+  answer->words = words_of(cli, &row->method, plan->facts->kernels != GD_STACK_KERNELS_EAGER);
   answer->run = say_run(cli, row->model);
   answer->next = gd_show_cell(
       cli, "gpudays export %s%s %s%s --stack %s --methods %s --format %s",
@@ -464,6 +526,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
       gd_answer_hardware(cli, target->gpu->name, target->count), gd_answer_limits(cli),
       cli->options.stack, gd_method_name(&row->method, name),
       gd_export_name(gd_export_of_stack(plan->facts->name, row->model, &row->method)));
+  answer->elsewhere = answer->next;
   if (!row->fits) {
     answer->lacks = gd_show_cell(cli, "needs about %s of %s memory and has %s",
                                  gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
@@ -471,6 +534,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                  gd_format_bytes(have, sizeof have, (int64_t)miss.have_bytes));
     return GD_OK;
   }
+  answer->clock = say_clock(cli, plan, row);
   struct gd_model_facts facts;
   GD_TRY(gd_model_facts(row->model, row->precision, &facts, err));
   set_days(cli, answer, row->model, facts.parameters, row->step_s, row->days, row->days_low,
@@ -543,6 +607,18 @@ static void append_cost(struct gd_cli *cli, const struct gd_answer *answer) {
   gd_show_item_buffer(cli, "cost", &text);
 }
 
+static void append_next(struct gd_cli *cli, const struct gd_answer *answer) {
+  gd_show_item_command(cli, "next", answer->next);
+  if (!answer->elsewhere || strcmp(answer->stack, "own") != 0)
+    return;
+  if (strcmp(answer->elsewhere, answer->next) == 0) {
+    gd_show_item(cli, "", "which plans anew, by PyTorch's memory and speed");
+    return;
+  }
+  gd_show_item(cli, "PyTorch", "has a plan of its own, by its memory and speed:");
+  gd_show_item_command(cli, "", answer->elsewhere);
+}
+
 void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
   const struct gd_queue queue = gd_show_queue_of(cli);
   gd_show_bold(cli, answer->model);
@@ -568,6 +644,8 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
                  "fits; its time is not known before this machine was calibrated "
                  "('gpudays calibrate', once, a minute) or measured");
   }
+  if (answer->clock)
+    gd_show_item(cli, "paper", answer->clock);
   if (answer->run)
     gd_show_item(cli, "run", answer->run);
   append_settings(cli, answer);
@@ -575,7 +653,7 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
     gd_show_item(cli, "step", answer->step);
   append_memory(cli, answer);
   append_cost(cli, answer);
-  gd_show_item_command(cli, "next", answer->next);
+  append_next(cli, answer);
   if (answer->trust)
     gd_show_item(cli, "trust", answer->trust);
 }
@@ -671,6 +749,7 @@ void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer)
   gd_show_set_real(to, "energy_usd", answer->energy_usd);
   gd_show_set_real(to, "co2_kg", answer->co2_kg);
   set_text(to, "next", answer->next);
+  set_text(to, "next_export", answer->elsewhere);
 }
 
 /* --- remedies ------------------------------------------------------------------------------ */

@@ -30,6 +30,7 @@ struct gd_answer {
   enum gd_precision precision;
   int64_t micro_batch;
   double peak_bytes, limit_bytes;
+  const char *clock;     /* what the paper's clock shows of it; or NULL */
   const char *run;       /* "143,000 steps of 1,024 x 2,049 tokens: 3.0e11 tokens"; or NULL */
   const char *settings;  /* "gradient accumulation 16 x micro-batch 16 per GPU" */
   const char *words;     /* the method in words */
@@ -39,6 +40,8 @@ struct gd_answer {
   const char *why;       /* why this method, where a simpler one does not fit; or NULL */
   const char *predicted; /* of a measured one: what was predicted; NULL: nothing was */
   const char *next, *trust;
+  const char
+      *elsewhere; /* the command that exports a plan for other software; NULL: of no target */
   /* of a target whose days are known; else NaN and NULL */
   double rent_usd, rent_usd_per_gpu_hour, hardware_usd, experiment_usd;
   double energy_kwh, energy_usd, co2_kg;
@@ -66,10 +69,10 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer);
 /* A row for each. */
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
                                struct gd_error *err) GD_MUST_USE;
-/* Where -o is given: whether a picture can come of it; comparing: there are several answers. */
+/* Where -o is given: whether a file can come of it; comparing: there are several answers. */
 enum gd_status gd_answer_may_draw(const struct gd_cli *cli, bool comparing,
                                   struct gd_error *err) GD_MUST_USE;
-/* A picture of them, for the path of -o; with its figures as CSV and as PNG next to it. */
+/* A picture of them, or its figures, as the file of -o. */
 enum gd_status gd_answer_draw(struct gd_cli *cli, const struct gd_answer *answers, int count,
                               struct gd_error *err) GD_MUST_USE;
 /* Whether the answer's days may be within --days; *late: why not, of the first that is not. */

@@ -75,41 +75,32 @@ static enum gd_status fill_all(struct picture *picture, struct gd_plot_series *s
   return GD_OK;
 }
 
-/* "runs/days.svg" is the folder "runs" and the name "days". */
-static void split_path(struct gd_cli *cli, const char *path, const char **folder,
-                       const char **name) {
-  const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-  *name = gd_show_cell(cli, "%.*s", (int)(strlen(file) - strlen(".svg")), file);
-  *folder = !slash ? "." : gd_show_cell(cli, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-}
-
 enum gd_status gd_answer_may_draw(const struct gd_cli *cli, bool comparing, struct gd_error *err) {
   const char *path = cli->options.output;
   if (!path)
     return GD_OK;
   if (gd_cli_for_programs(cli))
     return gd_fail(err, GD_BAD_INPUT,
-                   "-o draws a picture next to the table; leave out --json and --csv");
+                   "-o writes a picture next to the table; leave out --json and --csv");
   if (!comparing || cli->options.n_gpus == 0)
     return gd_fail(err, GD_BAD_INPUT,
                    "-o %s draws a comparison; name several with --gpu, as in --gpu 1x4090,2x4090",
                    path);
-  size_t length = strlen(path), ending = strlen(".svg");
-  if (length <= ending || strcmp(path + length - ending, ".svg") != 0)
+  if (!gd_plot_file_known(path))
     return gd_fail(err, GD_BAD_INPUT,
-                   "-o %s: the picture of plan is an SVG; give it a name that ends in .svg", path);
-  return gd_plot_works(err);
+                   "-o %s: plan writes one file, a picture or its figures; give it a name that "
+                   "ends in .svg, .png or .csv",
+                   path);
+  return gd_plot_file_is_drawn(path) ? gd_plot_works(err) : GD_OK;
 }
 
 enum gd_status gd_answer_draw(struct gd_cli *cli, const struct gd_answer *answers, int count,
                               struct gd_error *err) {
   struct picture picture = {.cli = cli, .answers = answers, .count = count, .one_model = true};
   struct gd_plot_series *series = gd_arena_alloc(&cli->arena, (size_t)count + 1, sizeof *series);
-  const char *folder, *name;
   int n_series = 0;
   if (!series)
     return gd_nomem(err, "for a picture");
-  split_path(cli, cli->options.output, &folder, &name);
   for (int i = 0; i < count; i++) {
     picture.rented = picture.rented || (answers[i].days > 0 && isfinite(answers[i].rent_usd));
     picture.one_model = picture.one_model && strcmp(answers[i].model, answers[0].model) == 0;
@@ -133,5 +124,5 @@ enum gd_status gd_answer_draw(struct gd_cli *cli, const struct gd_answer *answer
       .n_series = n_series,
       .log_x = true,
       .log_y = true};
-  return gd_plot_write(&plot, folder, name, err);
+  return gd_plot_write_file(&plot, cli->options.output, err);
 }

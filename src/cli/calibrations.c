@@ -39,7 +39,8 @@ static enum gd_status add_run(void *user, const struct gd_run_record *run, struc
   return gd_learner_add(lessons->learner, lessons->rates, &trial, err);
 }
 
-static enum gd_status add_file(struct lessons *lessons, const char *path, struct gd_error *err) {
+/* What cannot be read is said before anything that is only there to learn into. */
+static enum gd_status check_file(const char *path, struct gd_error *err) {
   struct gd_csv csv = {0};
   size_t length = strlen(path);
   if (length > 6 && strcmp(path + length - 6, ".jsonl") == 0)
@@ -49,12 +50,30 @@ static enum gd_status add_file(struct lessons *lessons, const char *path, struct
         "results load %s --store theirs.db', then 'calibrate learn --store theirs.db'",
         path, path);
   enum gd_status status = gd_csv_load(&csv, path, err);
+  gd_csv_deinit(&csv);
+  return status;
+}
+
+/* What is wrong with a trial begins with where it is. */
+static enum gd_status add_trial(struct lessons *lessons, const struct gd_csv *csv, int row,
+                                const struct gd_trial *trial, struct gd_error *err) {
+  struct gd_error why = {0};
+  enum gd_status status = gd_learner_add(lessons->learner, lessons->rates, trial, &why);
+  return status == GD_BAD_INPUT
+             ? gd_fail(err, status, "%s, line %d: %s", csv->file, csv->lines[row], why.text)
+         : status != GD_OK ? gd_fail(err, status, "%s", why.text)
+                           : GD_OK;
+}
+
+static enum gd_status add_file(struct lessons *lessons, const char *path, struct gd_error *err) {
+  struct gd_csv csv = {0};
+  enum gd_status status = gd_csv_load(&csv, path, err);
   for (int row = 0; status == GD_OK && row < csv.rows; row++) {
     struct gd_trial trial;
     bool superseded;
     status = gd_record_read_csv(&csv, row, &trial, NULL, &superseded, err);
     if (status == GD_OK && !superseded)
-      status = gd_learner_add(lessons->learner, lessons->rates, &trial, err);
+      status = add_trial(lessons, &csv, row, &trial, err);
   }
   gd_csv_deinit(&csv);
   return status;
@@ -154,6 +173,8 @@ static enum gd_status learn_into(struct gd_cli *cli, struct gd_rates *rates, con
 static enum gd_status learn(struct gd_cli *cli, struct gd_error *err) {
   struct gd_rates rates = {0};
   char path[4096] = "";
+  for (int i = 1; i < cli->n_arguments; i++)
+    GD_TRY(check_file(cli->arguments[i], err));
   if (cli->options.calibration) {
     GD_TRY(gd_calibration_find(cli->options.calibration, &rates, path, sizeof path, err));
   } else {
@@ -167,20 +188,29 @@ static enum gd_status learn(struct gd_cli *cli, struct gd_error *err) {
 
 /* --- load ---------------------------------------------------------------------------------- */
 
+/* A name is taken as it is, or not at all: what it becomes is a file of that folder. */
+static enum gd_status check_name(const char *name, struct gd_error *err) {
+  enum { MOST = 100 };
+  size_t length = strlen(name);
+  bool file = length > 5 && strcmp(name + length - 5, ".json") == 0;
+  if (length > 0 && length <= MOST && name[0] != '.' && !file &&
+      strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-_") == length)
+    return GD_OK;
+  return gd_fail(err, GD_BAD_INPUT,
+                 "\"%.*s\" is no name for a calibration; give one of small letters, digits, '.', "
+                 "'-' and '_', without a folder or .json: gpudays calibrate load FILE NAME",
+                 MOST, name);
+}
+
 /* "lab/h200-kim.json" is h200-kim. */
 static enum gd_status name_of(const char *path, char *name, size_t size, struct gd_error *err) {
   const char *last = strrchr(path, '/');
-  snprintf(name, size, "%s", last ? last + 1 : path);
-  size_t length = strlen(name);
-  if (length > 5 && strcmp(name + length - 5, ".json") == 0)
-    name[length - 5] = '\0';
-  if (!name[0] || name[0] == '.' ||
-      strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != strlen(name))
-    return gd_fail(err, GD_BAD_INPUT,
-                   "\"%s\" is no name for a calibration; give one of small letters, digits, '.', "
-                   "'-' and '_': gpudays calibrate load FILE NAME",
-                   name);
-  return GD_OK;
+  last = last ? last + 1 : path;
+  size_t length = strlen(last);
+  if (length > 5 && strcmp(last + length - 5, ".json") == 0)
+    length -= 5;
+  snprintf(name, size, "%.*s", (int)(length < size ? length : size - 1), last);
+  return check_name(name, err);
 }
 
 static enum gd_status load(struct gd_cli *cli, struct gd_error *err) {
@@ -188,8 +218,12 @@ static enum gd_status load(struct gd_cli *cli, struct gd_error *err) {
   char name[128], path[4096];
   if (cli->n_arguments < 2 || cli->n_arguments > 3)
     return gd_fail(err, GD_BAD_INPUT, "say which file: gpudays calibrate load FILE [NAME]");
-  GD_TRY(name_of(cli->arguments[cli->n_arguments - 1], name, sizeof name, err));
-  GD_TRY(gd_rates_load(&rates, cli->arguments[1], err));
+  if (cli->n_arguments == 3) {
+    GD_TRY(check_name(cli->arguments[2], err));
+    snprintf(name, sizeof name, "%s", cli->arguments[2]);
+  } else
+    GD_TRY(name_of(cli->arguments[1], name, sizeof name, err));
+  GD_TRY(gd_rates_take(&rates, cli->arguments[1], err));
   enum gd_status status = GD_OK;
   if (!gd_calibration_path(name, path, sizeof path))
     status = gd_fail(err, GD_ENVIRONMENT,

@@ -102,13 +102,13 @@ static enum gd_status no_pass(const char *name, struct gd_error *err) {
   return status;
 }
 
-enum gd_status gd_cli_be_deterministic(struct gd_error *err) {
-  return setenv("GPUDAYS_DETERMINISTIC", "1", 1) == 0 ? GD_OK : gd_nomem(err, "at the start");
+enum gd_status gd_cli_be_deterministic(const char *how, struct gd_error *err) {
+  return setenv("GPUDAYS_DETERMINISTIC", how, 1) == 0 ? GD_OK : gd_nomem(err, "at the start");
 }
 
-bool gd_cli_is_deterministic(void) {
+const char *gd_cli_determinism(void) {
   const char *value = gd_env("GPUDAYS_DETERMINISTIC");
-  return value && strcmp(value, "1") == 0;
+  return value && strcmp(value, "0") != 0 ? value : "";
 }
 
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,

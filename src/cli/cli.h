@@ -83,9 +83,10 @@ enum gd_status gd_cli_protect(struct gd_cli *cli, struct gd_error *err) GD_MUST_
 /* The text of a file under data/ that travels in the program, or NULL. */
 const char *gd_cli_embedded(const char *path);
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */
-/* --deterministic: sets GPUDAYS_DETERMINISTIC for this process and those it starts. */
-enum gd_status gd_cli_be_deterministic(struct gd_error *err) GD_MUST_USE;
-bool gd_cli_is_deterministic(void);
+/* Sets GPUDAYS_DETERMINISTIC for this process and those it starts; --deterministic is "kept". */
+enum gd_status gd_cli_be_deterministic(const char *how, struct gd_error *err) GD_MUST_USE;
+/* How it is set; "": it is not. */
+const char *gd_cli_determinism(void);
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) GD_MUST_USE;
 /*

@@ -328,6 +328,21 @@ static const char *rate_cell(struct gd_cli *cli, double rate) {
   return gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, rate, 4));
 }
 
+/* Rates of all GPUs together, or of another model, are off by far more than any row that a fit had
+   not seen. */
+static void note_far(struct gd_cli *cli, const struct gd_published_row *row, double predicted,
+                     const struct gd_published_interval *widest) {
+  char line[320];
+  double off = row->per_gpu / predicted; /* predicted over published seconds */
+  if (off <= widest->high && off >= widest->low)
+    return;
+  snprintf(line, sizeof line,
+           "note: %s is off by more than any interval (x%.2f to x%.2f); see that per_gpu is the "
+           "rate of one GPU, and that model, seq and count are what ran, before 'gpudays fit'",
+           row->id, widest->low, widest->high);
+  gd_show_paragraph(&cli->out, 0, line);
+}
+
 static enum gd_status show_added(struct gd_cli *cli, const struct gd_published *published,
                                  const struct gd_published_fit *fit, const char *path,
                                  struct gd_error *err) {
@@ -336,6 +351,8 @@ static enum gd_status show_added(struct gd_cli *cli, const struct gd_published *
       {"COUNT", true, 1},     {"MODEL", false, 0},    {"MICRO-BATCH", true, 4},
       {"PUBLISHED", true, 3}, {"PREDICTED", true, 3}, {"TIME OFF BY", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
+  struct gd_fitted fitted;
+  GD_TRY(gd_fitted_load(&fitted, err));
   for (int i = 0; i < published->count; i++) {
     const struct gd_published_row *from = &published->rows[i];
     const char **row = gd_show_row(&rows);
@@ -353,6 +370,10 @@ static enum gd_status show_added(struct gd_cli *cli, const struct gd_published *
   GD_TRY(gd_show_rows(&rows, 0, err));
   gd_strbuf_printf(&cli->out, "\n%d row%s kept in %s for 'gpudays fit'.\n", published->count,
                    published->count == 1 ? " is" : "s are", path);
+  for (int i = 0; i < published->count; i++)
+    note_far(cli, &published->rows[i],
+             gd_published_predict(published, &published->rows[i], fit, NULL),
+             &fitted.of[GD_KNOWN_NOTHING]);
   return GD_OK;
 }
 

@@ -93,8 +93,30 @@ static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
                                    .progress_user = &sources->progress};
   sources->progress.on = cli->progress;
   GD_TRY(gd_money_terms_default(&sources->hw, options->energy, &asked->terms, err));
+  asked->terms.owned = options->own;
   asked->terms.queue = gd_show_queue_of(cli);
   return set_terms(options, asked, err);
+}
+
+/* What is there already has no price. */
+static enum gd_status check_own(const struct gd_cli_options *options, struct gd_error *err) {
+  const char *price = options->rent                 ? "--rent"
+                      : options->usd_per_hour.given ? "--usd-per-hour"
+                      : options->gpu_usd.given      ? "--gpu-usd"
+                      : options->budget_usd.given   ? "--budget"
+                                                    : NULL;
+  if (!options->own)
+    return GD_OK;
+  if (options->n_gpus == 0 && !options->machine)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--own says that the GPUs are yours; --gpu or --machine names them, such as "
+                   "'--gpu 4x3090 --own'");
+  if (price)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s is for what is bought or rented, and --own says that it is there already; "
+                   "leave one of them out",
+                   price);
+  return GD_OK;
 }
 
 static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *err) {
@@ -114,6 +136,7 @@ static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *e
   if (options->usd_per_hour.given && options->rent)
     return gd_fail(err, GD_BAD_INPUT,
                    "--usd-per-hour and --rent both say what a GPU-hour costs; leave one out");
+  GD_TRY(check_own(options, err));
   GD_TRY(gd_show_check_queue(cli, err));
   if (!model && (options->seq || options->batch || options->steps || options->tokens))
     return gd_fail(err, GD_BAD_INPUT,
@@ -155,8 +178,8 @@ void gd_cost_label_progress(void *user, const char *name, int number, int count)
 }
 
 /*
- * A size alone, of --params or of a configuration that cannot be built: the preset of nearly that
- * size stands in for it, with as many steps as are its FLOPs, under its name.
+ * A size alone, of --params or of a configuration that cannot be built: presets of nearly that size
+ * stand in for it, each with as many steps as are its FLOPs.
  */
 static enum gd_status answer_outline(struct gd_cli *cli, const char *argument,
                                      struct gd_money_asked *asked, struct gd_money_table *table,
@@ -170,16 +193,21 @@ static enum gd_status answer_outline(struct gd_cli *cli, const char *argument,
   asked->model = model;
   if (asked->times == GD_TIMES_AUTO)
     asked->times = GD_TIMES_PREDICTED; /* what was measured was measured of the preset */
-  GD_TRY(gd_cost_model(cli, asked, &outline, table, err));
+  asked->outline = &outline;
+  asked->stand_ins = &in;
+  GD_TRY(gd_cost_model(cli, asked, table, err));
   if (gd_cli_for_programs(cli))
     return GD_OK;
+  struct gd_strbuf names = {0};
+  for (int i = 0; i < in.count; i++)
+    gd_strbuf_printf(&names, "%s%s", i ? ", " : "", in.models[i].name);
   gd_strbuf_append(&cli->out, "\n");
   gd_show_item(cli, "FLOPs",
                gd_show_cell(cli,
-                            "%s; days are those of %s with as many FLOPs: FLOPs only, and memory "
-                            "is that of %s",
-                            gd_show_outline_flops(cli, &outline), in.models[0].name,
-                            in.models[0].name));
+                            "%s; days are the mean of those of %s, each with as many FLOPs: FLOPs "
+                            "only, and memory is theirs",
+                            gd_show_outline_flops(cli, &outline), names.text));
+  gd_strbuf_deinit(&names);
   gd_show_outline_notes(cli, &outline);
   return GD_OK;
 }
@@ -196,7 +224,7 @@ static enum gd_status answer_named(struct gd_cli *cli, const char *name,
     return status;
   }
   asked->model = model;
-  return gd_cost_model(cli, asked, NULL, table, err);
+  return gd_cost_model(cli, asked, table, err);
 }
 
 enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err) {

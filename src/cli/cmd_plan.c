@@ -32,7 +32,9 @@ static void set_trial_row(struct gd_cli *cli, const char **row, const struct gd_
   row[5] = gd_show_bytes_cell(cli, trial->peak_bytes);
   for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
     row[6 + i] = gd_show_bytes_cell(cli, trial->bytes[shown[i]]);
-  row[10] = gd_show_bytes_cell(cli, trial->host_bytes);
+  row[10] = gd_show_bytes_cell(cli, trial->bytes[GD_CATEGORY_WORKSPACE] +
+                                        trial->bytes[GD_CATEGORY_INPUTS]);
+  row[11] = gd_show_bytes_cell(cli, trial->host_bytes);
 }
 
 /* The same with times; what does not fit has none. */
@@ -107,20 +109,21 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_predictin
       {"MODEL", false, 0},      {"METHOD", false, 0},      {"FITS", false, 0},
       {"MICRO-BATCH", true, 1}, {"ACCUMULATION", true, 5}, {"DEVICE", true, 0},
       {"PARAMETERS", true, 6},  {"GRADIENTS", true, 7},    {"OPTIMIZER", true, 7},
-      {"ACTIVATIONS", true, 3}, {"HOST", true, 4}};
+      {"ACTIVATIONS", true, 3}, {"WORKSPACE", true, 7},    {"HOST", true, 4}};
   static const struct gd_show_column times[] = {
       {"MODEL", false, 0}, {"METHOD", false, 0},     {"FITS", false, 0},
       {"TIME", true, 0},   {"INTERVAL", true, 2},    {"STEP", true, 3},
       {"UPDATE", true, 6}, {"MICRO-BATCH", true, 1}, {"ACCUMULATION", true, 5},
       {"DEVICE", true, 0}, {"HOST", true, 4}};
-  _Static_assert(sizeof bytes == sizeof times, "both tables have as many columns");
   char device[GD_SHOW_TEXT], host[GD_SHOW_TEXT];
   const struct gd_trial *first = &points[0].trial;
   bool timed = gd_predicting_shows(p);
   unsigned classes = 0;
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, bytes);
-  if (timed)
+  if (timed) {
     rows.columns = times;
+    rows.n_columns = sizeof times / sizeof *times;
+  }
   for (int i = 0; i < count; i++)
     if (points[i].trial.status != GD_TRIAL_INFEASIBLE)
       classes |= 1u << points[i].prediction.of;

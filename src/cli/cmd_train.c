@@ -311,8 +311,9 @@ enum gd_status gd_cli_find_trained(struct gd_cli *cli, const char *path, struct 
 }
 
 /* What is said of images, for a model of images; nothing, for others. */
-static enum gd_status image_settings(const struct gd_cli_options *o, struct gd_run_settings *s,
-                                     struct gd_error *err) {
+static enum gd_status image_settings(const struct gd_cli *cli, const struct gd_trained *init,
+                                     struct gd_run_settings *s, struct gd_error *err) {
+  const struct gd_cli_options *o = &cli->options;
   const char *given = o->augment                 ? "--augment"
                       : o->normalize             ? "--normalize"
                       : o->label_smoothing.given ? "--label-smoothing"
@@ -324,11 +325,13 @@ static enum gd_status image_settings(const struct gd_cli_options *o, struct gd_r
   if (s->model.family->images && (o->mask_token.given || o->token_bytes))
     return gd_fail(err, GD_BAD_INPUT, "%s is for models of tokens, and %s is trained on images",
                    o->token_bytes ? "--token-bytes" : "--mask-token", s->model.name);
-  s->model.soft_targets = s->model.family->images;
-  s->augment = o->augment ? o->augment : "crop,flip";
-  s->normalize = o->normalize ? o->normalize : "imagenet";
-  s->label_smoothing = o->label_smoothing.given ? o->label_smoothing.value : 0;
-  return GD_OK;
+  const struct gd_run_images images = {
+      .augment = o->augment,
+      .normalize = o->normalize,
+      .label_smoothing = o->label_smoothing.given ? &o->label_smoothing.value : NULL,
+      .model = cli->arguments[0],
+      .init = init};
+  return gd_run_set_images(s, &images, err);
 }
 
 /* What is named first is a run or a model, and --data is there. */
@@ -377,7 +380,6 @@ static enum gd_status new_settings(struct gd_cli *cli, struct gd_run_settings *s
     return gd_fail(err, GD_BAD_INPUT, "--%s needs data to evaluate on: --eval FILE",
                    o->eval_every ? "eval-every" : "samples");
   GD_TRY(gd_cli_load_model(cli, cli->arguments[0], &s->model, err));
-  GD_TRY(image_settings(o, s, err));
   GD_TRY(gd_model_load_config(cli->arguments[0], &named, &config, err));
   s->config_text = gd_arena_copy_string(&cli->arena, config.text);
   gd_strbuf_deinit(&config);
@@ -393,13 +395,14 @@ static enum gd_status new_settings(struct gd_cli *cli, struct gd_run_settings *s
   s->data = data;
   s->eval = eval;
   s->init = "";
+  struct gd_trained from;
   if (o->init) {
-    struct gd_trained from;
     GD_TRY(gd_cli_find_trained(cli, o->init, &from, err));
     s->init = gd_arena_copy_string(&cli->arena, from.weights);
     if (!s->init)
       return gd_nomem(err, "before training");
   }
+  GD_TRY(image_settings(cli, o->init ? &from : NULL, s, err));
   GD_TRY(gd_run_set_tokenizer(s, o->tokenizer, cli->arguments[0], &cli->arena, err));
   s->method = o->methods ? o->methods : best_method(cli, &s->model);
   s->micro_batch = o->micro_batch == GD_MICRO_BATCH_FIXED ? o->micro_batch_size : 0;
@@ -420,7 +423,9 @@ static enum gd_status new_settings(struct gd_cli *cli, struct gd_run_settings *s
   GD_TRY(change_recipe(cli, &s->model.recipe, err));
   s->ranks = o->ranks;
   s->threads = o->threads;
-  s->deterministic = gd_cli_is_deterministic();
+  s->deterministic = gd_arena_copy_string(&cli->arena, gd_cli_determinism());
+  if (!s->deterministic)
+    return gd_nomem(err, "before training");
   gd_run_set_usual(s);
   if (o->samples)
     s->eval_samples = o->samples;
@@ -574,7 +579,7 @@ static enum gd_status show_plan(struct gd_cli *cli, const char *folder,
     gd_show_set_int(&object, "parameters", trial.parameters);
     gd_show_set_int(&object, "peak_bytes", trial.peak_bytes);
     gd_show_set_int(&object, "checkpoint_bytes", gd_checkpoint_bytes(trial.parameters));
-    gd_show_set_bool(&object, "deterministic", s->deterministic || gd_cli_is_deterministic());
+    gd_show_set_bool(&object, "deterministic", s->deterministic[0] || gd_cli_determinism()[0]);
     return gd_show_json(&cli->out, &object, err);
   }
   append_plan(cli, folder, s, &trial, data);
@@ -716,8 +721,8 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
   }
   if (cli->options.job_status)
     return gd_train_jobs_show(cli, folder, &settings, err);
-  if (settings.deterministic)
-    GD_TRY(gd_cli_be_deterministic(err));
+  if (settings.deterministic[0])
+    GD_TRY(gd_cli_be_deterministic(settings.deterministic, err));
   if (cli->options.slurm && cli->options.ranks == 0)
     cli->options.ranks = settings.ranks;
   if (cli->options.threads == 0 && settings.threads <= gd_cpus(1))

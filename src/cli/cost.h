@@ -14,12 +14,10 @@ const char *gd_cost_plural(double count); /* "", "s" */
 /* Begins the line of progress: "pythia-1b", or one of several: "pythia-1b (3 of 40)". */
 void gd_cost_label_progress(void *user, const char *name, int number, int count);
 
-struct gd_outline;
-/* asked->model is that one. outline: a size that it stands in for; NULL: itself. */
 enum gd_status gd_cost_model(struct gd_cli *cli, struct gd_money_asked *asked,
-                             const struct gd_outline *outline, struct gd_money_table *table,
-                             struct gd_error *err) GD_MUST_USE;
-enum gd_status gd_cost_model_json(struct gd_cli *cli, struct gd_money_table *table,
+                             struct gd_money_table *table, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_cost_model_json(struct gd_cli *cli, const struct gd_money_asked *asked,
+                                  struct gd_money_table *table,
                                   const struct gd_money_answer *answer,
                                   struct gd_error *err) GD_MUST_USE;
 /* null where it was not given. */

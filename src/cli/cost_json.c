@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cost.h"
+#include "cli/plan_outline.h"
 #include "cli/show_items.h"
 #include "cli/show_model.h"
 #include "train/checkpoint.h"
@@ -35,7 +36,7 @@ static void set_way(struct gd_show_object *object, const char *end,
                     const struct gd_money_way *way) {
   char key[64];
   snprintf(key, sizeof key, "%s_way", end);
-  gd_show_set_text(object, key, way->rented ? "rent" : "buy");
+  gd_show_set_text(object, key, way->rented ? "rent" : way->option->owned ? "own" : "buy");
   snprintf(key, sizeof key, "%s_machine", end);
   gd_show_set_text(object, key, way->option->machine->name);
   snprintf(key, sizeof key, "%s_usd", end);
@@ -46,14 +47,16 @@ static void set_way(struct gd_show_object *object, const char *end,
 
 /* What may be in time, where nothing is likely to be. */
 static void set_at_risk(struct gd_show_object *root, const struct gd_money_way *way,
-                        double limit_days) {
+                        const struct gd_money_limits *limits) {
   struct gd_show_object object;
   gd_show_begin(&object);
-  gd_show_set_text(&object, "way", way->rented ? "rent" : "buy");
+  gd_show_set_text(&object, "way", way->rented ? "rent" : way->option->owned ? "own" : "buy");
   gd_show_set_text(&object, "machine", way->option->machine->name);
   gd_show_set_real(&object, "usd", way->usd);
   gd_show_set_real(&object, "days", way->option->time.days);
-  gd_show_calendar(&object, &way->option->calendar, limit_days);
+  gd_show_calendar(&object, &way->option->calendar, limits->days);
+  gd_show_set_limit(&object, "budget",
+                    gd_money_budget(way->option, way->rented, limits->budget_usd));
   gd_show_set_object(root, "at_risk", &object);
 }
 
@@ -61,7 +64,7 @@ static void set_advice(struct gd_show_object *object, const struct gd_money_advi
                        double limit_days) {
   const struct gd_money_option *buy = advice->buy;
   gd_show_begin(object);
-  gd_show_set_text(object, "way", advice->rented ? "rent" : "buy");
+  gd_show_set_text(object, "way", advice->rented ? "rent" : advice->option->owned ? "own" : "buy");
   gd_show_set_text(object, "machine", advice->option->machine->name);
   gd_show_set_text(object, "gpu", advice->option->gpu->name);
   gd_show_set_int(object, "count", advice->option->machine->count);
@@ -108,7 +111,8 @@ static enum gd_status set_variants(struct gd_show_object *root, struct gd_money_
   return GD_OK;
 }
 
-enum gd_status gd_cost_model_json(struct gd_cli *cli, struct gd_money_table *table,
+enum gd_status gd_cost_model_json(struct gd_cli *cli, const struct gd_money_asked *asked,
+                                  struct gd_money_table *table,
                                   const struct gd_money_answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = gd_cost_limits(cli);
   struct gd_show_object root, rows, object;
@@ -119,7 +123,13 @@ enum gd_status gd_cost_model_json(struct gd_cli *cli, struct gd_money_table *tab
   gd_show_set_int(&root, "parameters", table->work.parameters);
   gd_show_set_real(&root, "tokens", table->work.tokens);
   gd_show_set_real(&root, "train_flops", table->work.train_flops);
-  gd_show_set_assumed(&root, cli, table->model);
+  if (asked->outline) {
+    gd_show_set_assumed_of_outline(&root, asked->outline);
+    gd_show_set_unknown(&root, asked->outline->unread);
+    gd_show_set_stand_ins(&root, asked->stand_ins);
+  } else {
+    gd_show_set_assumed(&root, cli, table->model);
+  }
   gd_cost_set_number(&root, "budget_usd", &cli->options.budget_usd);
   gd_cost_set_number(&root, "days_limit", &cli->options.days);
   gd_show_set_terms(&root, "terms", &table->terms);
@@ -136,7 +146,7 @@ enum gd_status gd_cost_model_json(struct gd_cli *cli, struct gd_money_table *tab
   gd_show_set_option(&root, "chosen_possible", table, answer->possible, limits.days);
   gd_show_set_option(&root, "chosen_rented", table, answer->rented, limits.days);
   if (answer->at_risk.option)
-    set_at_risk(&root, &answer->at_risk, limits.days);
+    set_at_risk(&root, &answer->at_risk, &limits);
   else
     gd_show_set_null(&root, "at_risk");
   gd_show_set_queue(&root, "queue", &table->terms.queue,

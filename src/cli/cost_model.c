@@ -10,7 +10,6 @@
 #include "cli/progress.h"
 #include "cli/show_items.h"
 #include "cli/show_model.h"
-#include "model/outline.h"
 
 /* --- the answer is no ---------------------------------------------------------------------- */
 
@@ -41,9 +40,9 @@ static const char *name_none(const struct gd_money_table *table,
   return text;
 }
 
-/* Deadlines are held against intervals. */
+/* Deadlines and budgets are held against intervals. */
 static const char *trains(const struct gd_money_limits *limits) {
-  return limits->days > 0 ? "is likely to train" : "trains";
+  return limits->days > 0 || limits->budget_usd > 0 ? "is likely to train" : "trains";
 }
 
 /* Nothing is within the limits, bought or rented: what is nearest to them. */
@@ -59,13 +58,13 @@ static enum gd_status none_within(const struct gd_money_table *table,
                    "no price is known of the GPUs that train %s; --usd-per-hour says one to rent, "
                    "--gpu-usd one to buy",
                    table->model->name);
-  if (near->buy)
+  if (near->buy && !table->terms.owned)
     snprintf(more, sizeof more, "; to buy: %.40s for %s, %s days", near->buy->machine->name,
              gd_show_usd(a, sizeof a, near->buy->hardware_usd),
              gd_show_days(b, sizeof b, near->buy->time.days));
-  return gd_fail(err, GD_MISMATCH, "%s %s %s %s %s, bought or rented; the %s: %s%s",
-                 name_none(table, answer, none), trains(limits), table->model->name,
-                 money && !both ? "for" : "within", gd_show_limits(asked, limits),
+  return gd_fail(err, GD_MISMATCH, "%s %s %s %s %s%s; the %s: %s%s", name_none(table, answer, none),
+                 trains(limits), table->model->name, money && !both ? "for" : "within",
+                 gd_show_limits(asked, limits), table->terms.owned ? "" : ", bought or rented",
                  !near->cheapest ? "fastest that there is"
                  : both          ? "cheapest in time"
                                  : "cheapest that there is",
@@ -93,12 +92,15 @@ static void append_reason(struct gd_strbuf *out, const struct gd_money_limits *l
                           const struct gd_money_advice *advice) {
   const bool budget = limits->budget_usd > 0;
   char text[GD_SHOW_WAY];
-  if (advice->ways == 1)
+  const bool owned = advice->option->owned;
+  if (advice->ways == 1 && owned)
+    gd_strbuf_append(out, "its electricity");
+  else if (advice->ways == 1)
     gd_strbuf_append(out, "the only way to buy or rent");
   else
-    gd_strbuf_printf(out, "%sthe %s of %d ways to buy or rent",
-                     advice->near ? "within 5 % of " : "", budget ? "fastest" : "cheapest",
-                     advice->ways);
+    gd_strbuf_printf(out, "%sthe %s of %d %s", advice->near ? "within 5 % of " : "",
+                     budget ? "fastest" : "cheapest", advice->ways,
+                     owned ? "by its electricity" : "ways to buy or rent");
   if (budget || limits->days > 0)
     gd_strbuf_printf(out, " within %s", gd_show_limits(text, limits));
   if (advice->near && budget)
@@ -172,15 +174,17 @@ static void append_purchase(struct gd_cli *cli, const struct gd_money_table *tab
 static void append_cost(struct gd_cli *cli, const struct gd_money_table *table,
                         const struct gd_money_advice *advice) {
   const struct gd_money_option *option = advice->option;
-  const struct gd_time *time = &option->time;
+  const struct gd_money_range range = gd_money_rent_range(option);
   char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT];
   struct gd_strbuf text = {0};
-  if (advice->rented) {
+  if (option->owned) {
+    gd_strbuf_printf(&text, "%s of electricity; nothing to buy or to rent (--own)",
+                     gd_show_usd(a, sizeof a, option->energy_usd));
+  } else if (advice->rented) {
     gd_strbuf_printf(&text, "rent %s", gd_show_usd(a, sizeof a, option->rent_usd));
-    if (time->times != GD_TIMES_PAPER && time->days_high > time->days_low)
-      gd_strbuf_printf(&text, " (%s - %s)",
-                       gd_show_usd(b, sizeof b, option->rent_usd / time->days * time->days_low),
-                       gd_show_usd(c, sizeof c, option->rent_usd / time->days * time->days_high));
+    if (range.high > range.low)
+      gd_strbuf_printf(&text, " (%s - %s)", gd_show_usd(b, sizeof b, range.low),
+                       gd_show_usd(c, sizeof c, range.high));
     gd_strbuf_printf(&text, ", %s a GPU-hour (%s)",
                      gd_show_usd(a, sizeof a, option->rent_usd_per_hour / option->machine->count),
                      gd_show_provider(table, option));
@@ -353,25 +357,44 @@ static void append_unpriced(struct gd_cli *cli, const struct gd_money_table *tab
   gd_strbuf_append(&cli->out, "\n");
 }
 
+static bool at_risk(enum gd_deadline limit) {
+  return limit == GD_DEADLINE_AT_RISK;
+}
+
+/* A limit that lies within the interval, of days or of the rent that they make. */
+static void append_at_risk(struct gd_cli *cli, const struct gd_money_limits *limits,
+                           const struct gd_money_way *way) {
+  char whole[2 * GD_SHOW_WAY], a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT];
+  const struct gd_money_option *option = way->option;
+  const struct gd_money_range usd = gd_money_rent_range(option);
+  struct gd_strbuf text = {0};
+  gd_strbuf_append(&text, gd_show_whole_way(whole, way));
+  if (at_risk(gd_money_deadline(option, limits->days)))
+    gd_strbuf_printf(&text, ": the deadline lies within the interval, %s - %s days",
+                     gd_show_days(a, sizeof a, option->calendar.days_low),
+                     gd_show_days(b, sizeof b, option->calendar.days_high));
+  if (at_risk(gd_money_budget(option, way->rented, limits->budget_usd)))
+    gd_strbuf_printf(&text, ": the budget lies within the interval of its rent, %s - %s",
+                     gd_show_usd(a, sizeof a, usd.low), gd_show_usd(b, sizeof b, usd.high));
+  gd_show_item_buffer(cli, "at risk", &text);
+}
+
 /* Nothing is likely to be within the limits: what may be, and how much of the run is. */
 static void append_none(struct gd_cli *cli, const struct gd_money_table *table,
                         const struct gd_money_limits *limits,
                         const struct gd_money_answer *answer) {
   const struct gd_money_way *way = &answer->at_risk;
-  char text[GD_SHOW_WAY], none[64], whole[2 * GD_SHOW_WAY], a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
+  char text[GD_SHOW_WAY], none[64];
   const bool part = answer->reach_bought.option || answer->reach_rented.option;
   gd_show_item(cli, "answer",
-               gd_show_cell(cli, "no: %s %s it within %s, bought or rented%s",
-                            name_none(table, answer, none), trains(limits),
-                            gd_show_limits(text, limits), part ? "; a part of the run is:" : ""));
+               gd_show_cell(cli, "no: %s %s it within %s%s%s", name_none(table, answer, none),
+                            trains(limits), gd_show_limits(text, limits),
+                            table->terms.owned ? "" : ", bought or rented",
+                            part ? "; a part of the run is:" : ""));
   append_reach(cli, table, &answer->reach_bought, false);
   append_reach(cli, table, &answer->reach_rented, true);
   if (way->option)
-    gd_show_item(cli, "at risk",
-                 gd_show_cell(cli, "%s: the deadline lies within the interval, %s - %s days",
-                              gd_show_whole_way(whole, way),
-                              gd_show_days(a, sizeof a, way->option->calendar.days_low),
-                              gd_show_days(b, sizeof b, way->option->calendar.days_high)));
+    append_at_risk(cli, limits, way);
   gd_strbuf_append(&cli->out, "\n");
 }
 
@@ -401,14 +424,15 @@ static enum gd_status append_variants(struct gd_cli *cli, struct gd_money_table 
   return GD_OK;
 }
 
-static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *table,
+static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_asked *asked,
+                                    struct gd_money_table *table,
                                     const struct gd_money_answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = gd_cost_limits(cli);
   const struct gd_money_option *option = answer->advice.option;
   struct gd_show_object rows;
   char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (cli->options.json)
-    return gd_cost_model_json(cli, table, answer, err);
+    return gd_cost_model_json(cli, asked, table, answer, err);
   if (cli->options.csv) {
     gd_cost_rows(&rows, table, limits.days);
     return gd_show_csv(&cli->out, &rows, err);
@@ -432,7 +456,7 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
     gd_strbuf_append(&cli->out, "\n");
     gd_show_time_lines(cli, &option->time);
   }
-  if (answer->chosen)
+  if (answer->chosen && !table->terms.owned)
     append_chosen(cli, table, &limits, answer);
   if (answer->possible && answer->possible != answer->chosen)
     gd_strbuf_printf(&cli->out, "of those that physics allows: %s for %s, %s days\n",
@@ -450,32 +474,22 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
     append_reach(cli, table, &answer->reach_rented, true);
   }
   append_notes(cli, table, answer->unknown);
-  if (answer->advice.option || answer->near.way.option)
+  if ((answer->advice.option || answer->near.way.option) && !table->terms.owned)
     GD_TRY(append_variants(cli, table, &limits, err));
   gd_show_terms(cli, table);
   return GD_OK;
 }
 
-static void set_work(const struct gd_outline *outline, struct gd_money_table *table) {
-  table->work.parameters = (int64_t)outline->parameters;
-  table->work.tokens = outline->tokens;
-  table->work.train_flops = gd_outline_flops(outline);
-  table->work.flops_per_step = table->work.train_flops / (double)outline->recipe.steps;
-}
-
 enum gd_status gd_cost_model(struct gd_cli *cli, struct gd_money_asked *asked,
-                             const struct gd_outline *outline, struct gd_money_table *table,
-                             struct gd_error *err) {
+                             struct gd_money_table *table, struct gd_error *err) {
   const struct gd_money_limits limits = gd_cost_limits(cli);
   struct gd_money_answer answer;
   gd_cost_label_progress(asked->progress_user, asked->model->name, 0, 0);
   GD_TRY(gd_money_table_make(asked, table, err));
-  if (outline)
-    set_work(outline, table);
   gd_money_answer(table, &limits, &answer);
   if (!answer.known)
     return no_days(table, answer.infeasible, err);
-  GD_TRY(append_answer(cli, table, &answer, err));
+  GD_TRY(append_answer(cli, asked, table, &answer, err));
   if (!answer.advice.option)
     return none_within(table, &limits, &answer, err);
   return GD_OK;

@@ -114,8 +114,8 @@ int main(int argc, char **argv) {
   cli.progress = cli.progress && !cli.options.quiet;
   if (status == GD_OK && reads_switches(&cli))
     status = gd_switches_check(&err);
-  if (status == GD_OK && cli.options.deterministic)
-    status = gd_cli_be_deterministic(&err);
+  if (status == GD_OK && cli.options.deterministic && !gd_cli_determinism()[0])
+    status = gd_cli_be_deterministic("kept", &err);
   if (status == GD_OK)
     status = gd_launch_ranks(&cli, argc, argv, &code, &err);
   if (status == GD_OK && code < 0)

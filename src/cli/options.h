@@ -118,6 +118,7 @@ struct gd_cli_options {
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
   struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
   const char *rent, *energy;
+  bool own;
   struct gd_cli_number usd_per_hour, gpu_usd;
   double wall_limit, queue_wait; /* seconds */
   int64_t jobs;

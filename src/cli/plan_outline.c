@@ -65,12 +65,12 @@ enum gd_status gd_cli_outline(struct gd_cli *cli, const char *argument, struct g
 
 /* --- one hardware -------------------------------------------------------------------------- */
 
-static void set_state(const struct gd_outline *outline, const struct gd_predicting *p, int count,
-                      struct row *row) {
+static void set_state(const struct gd_outline *outline, double memory, struct row *row) {
   bool fp32 = outline->recipe.precision == GD_PRECISION_FP32;
-  row->state_low = GD_STATE_BYTES_LOW * outline->parameters / count;
-  row->state_high = (fp32 ? GD_STATE_BYTES_LOW : GD_STATE_BYTES_HIGH) * outline->parameters / count;
-  row->memory = p->has_target ? (double)p->target.memory_bytes : 0;
+  double high = fp32 ? GD_STATE_BYTES_LOW : GD_STATE_BYTES_HIGH;
+  row->state_low = GD_STATE_BYTES_LOW * outline->parameters / row->count;
+  row->state_high = high * outline->parameters / row->count;
+  row->memory = memory;
 }
 
 static enum gd_status set_row(struct outlining *o, struct gd_predicting *p,
@@ -78,10 +78,13 @@ static enum gd_status set_row(struct outlining *o, struct gd_predicting *p,
                               struct gd_error *err) {
   const struct gd_outline *outline = o->outline;
   struct gd_stand_in_days days;
-  struct gd_strbuf names = {0};
-  int each = points->count / o->in.count;
+  struct gd_stand_in_answer answers[GD_STAND_INS];
   const struct gd_trial *first = &points->all[0].trial;
-  gd_stand_ins_days(&o->in, points->all, each, &days);
+  double memory = p->has_target ? (double)p->target.memory_bytes : 0;
+  gd_stand_ins_best(&o->in, points->all, points->count / o->in.count, answers);
+  gd_stand_ins_days(&o->in, outline, answers,
+                    (struct gd_stand_in_place){.count = first->ranks, .memory_bytes = memory},
+                    &days);
   *row = (struct row){.count = first->ranks,
                       .fitting = days.fitting,
                       .rent_usd = (double)NAN,
@@ -90,15 +93,10 @@ static enum gd_status set_row(struct outlining *o, struct gd_predicting *p,
   row->gpu = p->has_target ? gd_show_cell(o->cli, "%s", p->target.gpu->name) : NULL;
   row->place = row->count > 1 ? gd_show_cell(o->cli, "%d x %s", row->count, first->device)
                               : gd_show_cell(o->cli, "%s", first->device);
-  set_state(outline, p, row->count, row);
-  for (int i = 0; i < o->in.count; i++)
-    if (days.fits[i])
-      gd_strbuf_printf(&names, "%s%s (%s)", names.length ? ", " : "", o->in.models[i].name,
-                       days.methods[i]);
-  row->names = gd_show_cell(o->cli, "%s", names.text ? names.text : "");
-  gd_strbuf_deinit(&names);
-  row->too_large = row->memory > 0 && row->state_low > row->memory;
-  if (row->too_large || days.days <= 0 || !gd_predicting_shows(p))
+  set_state(outline, memory, row);
+  row->names = gd_show_cell(o->cli, "%s", days.names);
+  row->too_large = days.too_large;
+  if (days.days <= 0 || !gd_predicting_shows(p))
     return GD_OK;
   row->days = days.days;
   row->low = days.low;
@@ -338,9 +336,28 @@ static void add_assumed(struct gd_show_object *list, const char *field, double v
   gd_show_append(list, &row);
 }
 
+void gd_show_set_assumed_of_outline(struct gd_show_object *to, const struct gd_outline *outline) {
+  struct gd_show_object list = {.object = json_array()};
+  if (outline->assumed & GD_ASSUMED_STEPS)
+    add_assumed(&list, "tokens", outline->tokens,
+                outline->images ? "100,000 steps" : "20 a parameter: arXiv:2203.15556");
+  if (outline->assumed & GD_ASSUMED_BATCH)
+    add_assumed(&list, "batch", (double)outline->recipe.batch, "the usual one");
+  if (outline->assumed & GD_ASSUMED_SEQ)
+    add_assumed(&list, "seq", (double)outline->recipe.seq,
+                "the usual one, or all positions that the model has");
+  gd_show_set_object(to, "assumed", &list);
+}
+
+void gd_show_set_stand_ins(struct gd_show_object *to, const struct gd_stand_ins *in) {
+  json_t *names = json_array();
+  for (int i = 0; i < in->count; i++)
+    json_array_append_new(names, json_string(in->models[i].name));
+  gd_show_set(to, "stand_ins", names);
+}
+
 void gd_show_set_outline(struct gd_show_object *to, struct gd_cli *cli,
                          const struct gd_outline *outline) {
-  struct gd_show_object list = {.object = json_array()};
   (void)cli;
   gd_show_set_text(to, "model", outline->name);
   gd_show_set_bool(to, "flops_only", true);
@@ -360,19 +377,10 @@ void gd_show_set_outline(struct gd_show_object *to, struct gd_cli *cli,
   else
     gd_show_set_null(to, "lacks");
   gd_show_set_text(to, "not_counted", outline->unread);
-  if (outline->assumed & GD_ASSUMED_STEPS)
-    add_assumed(&list, "tokens", outline->tokens,
-                outline->images ? "100,000 steps" : "20 a parameter: arXiv:2203.15556");
-  if (outline->assumed & GD_ASSUMED_BATCH)
-    add_assumed(&list, "batch", (double)outline->recipe.batch, "the usual one");
-  if (outline->assumed & GD_ASSUMED_SEQ)
-    add_assumed(&list, "seq", (double)outline->recipe.seq,
-                "the usual one, or all positions that the model has");
-  gd_show_set_object(to, "assumed", &list);
+  gd_show_set_assumed_of_outline(to, outline);
 }
 
 static void set_object(struct outlining *o, const struct row *row, struct gd_show_object *to) {
-  json_t *names = json_array();
   gd_show_begin(to);
   gd_show_set_outline(to, o->cli, o->outline);
   if (row->gpu)
@@ -391,9 +399,7 @@ static void set_object(struct outlining *o, const struct row *row, struct gd_sho
   gd_show_set_real(to, "state_bytes_high", row->state_high);
   gd_show_set_real(to, "rent_usd", row->rent_usd);
   gd_show_set_real(to, "energy_kwh", row->energy_kwh);
-  for (int i = 0; i < o->in.count; i++)
-    json_array_append_new(names, json_string(o->in.models[i].name));
-  gd_show_set(to, "stand_ins", names);
+  gd_show_set_stand_ins(to, &o->in);
 }
 
 static enum gd_status show_objects(struct outlining *o, struct gd_error *err) {

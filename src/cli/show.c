@@ -516,41 +516,60 @@ static void append_value(struct gd_strbuf *out, const json_t *value) {
   }
 }
 
-/* One line: the names of the columns, or the values. Nothing nests deeper than two. */
-static void append_row(struct gd_strbuf *out, json_t *row, bool names) {
-  const char *key, *inner_key, *comma = "";
+/* The columns of a row by name, "inner.key" of what nests, and nothing nests deeper than two. */
+static bool flatten(json_t *row, json_t *to) {
+  const char *key, *inner_key;
   json_t *value, *inner;
+  bool ok = to != NULL;
   json_object_foreach(row, key, value) {
-    if (json_is_object(value)) {
-      json_object_foreach(value, inner_key, inner) {
-        if (!is_column(inner))
-          continue;
-        gd_strbuf_append(out, comma);
-        if (names)
-          gd_strbuf_printf(out, "%s.%s", key, inner_key);
-        else
-          append_value(out, inner);
-        comma = ",";
-      }
-    } else if (is_column(value)) {
-      gd_strbuf_append(out, comma);
-      if (names)
-        gd_strbuf_append(out, key);
-      else
-        append_value(out, value);
-      comma = ",";
+    if (!json_is_object(value)) {
+      ok = ok && (!is_column(value) || json_object_set(to, key, value) == 0);
+      continue;
     }
+    json_object_foreach(value, inner_key, inner) {
+      char name[256];
+      snprintf(name, sizeof name, "%s.%s", key, inner_key);
+      ok = ok && (!is_column(inner) || json_object_set(to, name, inner) == 0);
+    }
+  }
+  return ok;
+}
+
+static void append_names(struct gd_strbuf *out, json_t *columns) {
+  const char *name, *comma = "";
+  json_t *any;
+  json_object_foreach(columns, name, any) {
+    gd_strbuf_printf(out, "%s%s", comma, name);
+    comma = ",";
   }
   gd_strbuf_append(out, "\n");
 }
 
+/* The values of a row under those names; what it does not have is empty. */
+static bool append_values(struct gd_strbuf *out, json_t *columns, json_t *row) {
+  const char *name, *comma = "";
+  json_t *any, *flat = json_object();
+  bool ok = flatten(row, flat);
+  json_object_foreach(columns, name, any) {
+    const json_t *value = json_object_get(flat, name);
+    gd_strbuf_append(out, comma);
+    if (value)
+      append_value(out, value);
+    comma = ",";
+  }
+  gd_strbuf_append(out, "\n");
+  json_decref(flat);
+  return ok;
+}
+
 enum gd_status gd_show_csv_row(struct gd_strbuf *out, struct gd_show_object *row, bool first,
                                struct gd_error *err) {
-  bool ok = !row->failed;
+  json_t *columns = json_object();
+  bool ok = !row->failed && flatten(row->object, columns);
   if (ok && first)
-    append_row(out, row->object, true);
-  if (ok)
-    append_row(out, row->object, false);
+    append_names(out, columns);
+  ok = ok && append_values(out, columns, row->object);
+  json_decref(columns);
   json_decref(row->object);
   *row = (struct gd_show_object){0};
   return ok ? GD_OK : gd_nomem(err, "while printing CSV");
@@ -558,14 +577,18 @@ enum gd_status gd_show_csv_row(struct gd_strbuf *out, struct gd_show_object *row
 
 enum gd_status gd_show_csv(struct gd_strbuf *out, struct gd_show_object *rows,
                            struct gd_error *err) {
+  json_t *columns = json_object(), *row; /* of all: what one row has another may lack */
   bool ok = !rows->failed;
   size_t i;
-  json_t *row;
   json_array_foreach(rows->object, i, row) {
-    if (i == 0)
-      append_row(out, row, true);
-    append_row(out, row, false);
+    ok = ok && flatten(row, columns);
   }
+  if (ok && json_array_size(rows->object) > 0)
+    append_names(out, columns);
+  json_array_foreach(rows->object, i, row) {
+    ok = ok && append_values(out, columns, row);
+  }
+  json_decref(columns);
   json_decref(rows->object);
   *rows = (struct gd_show_object){0};
   return ok ? GD_OK : gd_nomem(err, "while printing CSV");

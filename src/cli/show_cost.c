@@ -32,7 +32,7 @@ const char *gd_show_days(char *text, size_t size, double days) {
 
 const char *gd_show_thing(char text[GD_SHOW_WAY], const struct gd_money_option *option,
                           bool rented) {
-  if (rented)
+  if (rented || option->owned)
     snprintf(text, GD_SHOW_WAY, "%d x %.60s", option->machine->count, option->gpu->name);
   else
     snprintf(text, GD_SHOW_WAY, "%.60s", option->machine->name);
@@ -41,7 +41,10 @@ const char *gd_show_thing(char text[GD_SHOW_WAY], const struct gd_money_option *
 
 const char *gd_show_way(char text[GD_SHOW_WAY], const struct gd_money_option *option, bool rented) {
   char thing[GD_SHOW_WAY];
-  snprintf(text, GD_SHOW_WAY, "%s %.80s", rented ? "rent" : "buy",
+  snprintf(text, GD_SHOW_WAY, "%s %.80s",
+           rented          ? "rent"
+           : option->owned ? "use your"
+                           : "buy",
            gd_show_thing(thing, option, rented));
   return text;
 }
@@ -292,7 +295,7 @@ void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table
                           const struct gd_money_option *option) {
   char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT];
   gd_strbuf_append(&cli->out, "  a run: ");
-  if (isfinite(option->experiment_usd))
+  if (isfinite(option->experiment_usd) && !option->owned)
     gd_strbuf_printf(&cli->out, "%s of the hardware's %g years, ",
                      gd_show_usd(a, sizeof a, option->experiment_usd),
                      table->terms.life_years.value);
@@ -321,7 +324,8 @@ void gd_show_terms(struct gd_cli *cli, const struct gd_money_table *table) {
     shares = shares || !(table->options[i].time.gpu_power_w > 0);
   }
   gd_strbuf_append(&cli->out, "\nassumed\n");
-  append_term(cli, &terms->life_years, "life of hardware ", " years");
+  if (!terms->owned)
+    append_term(cli, &terms->life_years, "life of hardware ", " years");
   if (analytic)
     append_term(cli, &terms->mfu, "share of peak ", ", memory not looked at");
   if (shares)

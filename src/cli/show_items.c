@@ -198,6 +198,13 @@ static void set_date(struct gd_show_object *to, const char *key, double days) {
     gd_show_set_null(to, key);
 }
 
+void gd_show_set_limit(struct gd_show_object *to, const char *key, enum gd_deadline limit) {
+  if (limit == GD_DEADLINE_NONE)
+    gd_show_set_null(to, key);
+  else
+    gd_show_set_text(to, key, gd_deadline_name(limit));
+}
+
 void gd_show_calendar(struct gd_show_object *to, const struct gd_calendar *calendar,
                       double limit_days) {
   const bool known = calendar->days > 0;
@@ -212,10 +219,7 @@ void gd_show_calendar(struct gd_show_object *to, const struct gd_calendar *calen
   enum gd_deadline deadline =
       known ? gd_deadline_of(calendar->days_low, calendar->days_high, limit_days)
             : GD_DEADLINE_NONE;
-  if (deadline == GD_DEADLINE_NONE)
-    gd_show_set_null(to, "deadline");
-  else
-    gd_show_set_text(to, "deadline", gd_deadline_name(deadline));
+  gd_show_set_limit(to, "deadline", deadline);
 }
 
 void gd_show_set_queue(struct gd_show_object *to, const char *key, const struct gd_queue *queue,

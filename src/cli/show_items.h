@@ -35,6 +35,8 @@ void gd_show_item_deadline(struct gd_cli *cli, const struct gd_calendar *calenda
    where no queue was asked about. */
 void gd_show_item_calendar(struct gd_cli *cli, const struct gd_queue *queue,
                            const struct gd_calendar *calendar);
+/* "likely", "at risk", "no"; null where nothing was asked. */
+void gd_show_set_limit(struct gd_show_object *to, const char *key, enum gd_deadline limit);
 /* The same for programs: done, done_low, done_high, calendar_days, deadline, jobs. */
 void gd_show_calendar(struct gd_show_object *to, const struct gd_calendar *calendar,
                       double limit_days);

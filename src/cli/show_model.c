@@ -82,7 +82,7 @@ void gd_show_assumed(struct gd_cli *cli, const struct gd_model *model) {
                                    model->unknown));
 }
 
-static void set_unknown(struct gd_show_object *to, const char *names) {
+void gd_show_set_unknown(struct gd_show_object *to, const char *names) {
   json_t *list = json_array();
   while (names[0]) {
     size_t length = strcspn(names, ",");
@@ -109,7 +109,7 @@ void gd_show_set_assumed(struct gd_show_object *to, struct gd_cli *cli,
     gd_show_append(&rows, &row);
   }
   gd_show_set_object(to, "assumed", &rows);
-  set_unknown(to, model->unknown);
+  gd_show_set_unknown(to, model->unknown);
 }
 
 /* --- every field --------------------------------------------------------------------------- */

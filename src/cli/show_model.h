@@ -17,5 +17,7 @@ void gd_show_set_assumed(struct gd_show_object *to, struct gd_cli *cli,
 
 /* `gpudays models --check FILE`. */
 enum gd_status gd_show_fields(struct gd_cli *cli, const char *path, struct gd_error *err);
+/* "a, b" as the array unknown_fields. */
+void gd_show_set_unknown(struct gd_show_object *to, const char *names);
 
 #endif

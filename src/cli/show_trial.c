@@ -53,6 +53,8 @@ static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
   gd_show_set_int(to, "device_limit_bytes", trial->device_limit_bytes);
   gd_show_set_int(to, "host_limit_bytes", trial->host_limit_bytes);
   gd_show_set_int(to, "live_bytes", trial->live_bytes);
+  if (trial->gathered_bytes > 0)
+    gd_show_set_int(to, "gathered_bytes", trial->gathered_bytes);
   gd_show_set_text(to, "precision", gd_precision_name(trial->precision));
   gd_show_set_bool(to, "precision_substituted", trial->precision_substituted);
   set_text_or_null(to, "no_compiler", trial->no_compiler);

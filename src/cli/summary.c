@@ -139,8 +139,13 @@ static enum gd_status append_memory_table(struct gd_cli *cli, const struct gd_tr
       {"DEVICE MEMORY", false, 0}, {"BYTES", true, 1}, {"SIZE", true, 0}, {"SHARE", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   int64_t left = trial->device_limit_bytes - trial->peak_bytes;
-  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-    add_row(&rows, gd_category_name((enum gd_category)i), trial->bytes[i], trial->peak_bytes);
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++) {
+    int64_t gathered = i == GD_CATEGORY_ACTIVATIONS ? trial->gathered_bytes : 0;
+    if (gathered > 0)
+      add_row(&rows, "gathered weights", gathered, trial->peak_bytes);
+    add_row(&rows, gd_category_name((enum gd_category)i), trial->bytes[i] - gathered,
+            trial->peak_bytes);
+  }
   add_row(&rows, "peak", trial->peak_bytes, 0);
   add_row(&rows, "limit", trial->device_limit_bytes, 0);
   add_row(&rows, left < 0 ? "missing" : "headroom", left < 0 ? -left : left, 0);

@@ -137,7 +137,8 @@ static enum gd_status number_of(const struct gd_image_files *files, uint32_t pla
     return gd_fail(err, GD_BAD_INPUT,
                    "%s/%s is a class that the training data %s does not have; rename or remove it",
                    files->folder, files->classes[place], known->folder);
-  *number = (int32_t)(found - known->classes);
+  ptrdiff_t at = found - known->classes;
+  *number = known->numbers ? known->numbers[at] : (int32_t)at;
   return GD_OK;
 }
 
@@ -323,14 +324,61 @@ enum gd_status gd_image_files_open_classes(struct gd_image_files *files, const c
   return status;
 }
 
+static bool is_one_folder(const char *const *paths, int n) {
+  struct stat facts;
+  return n == 1 && stat(paths[0], &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+struct named {
+  const char *name; /* first: gd_compare_texts compares it */
+  int32_t number;
+};
+
+static enum gd_status take_names(struct gd_image_files *files, const char *const *names,
+                                 int64_t count, struct gd_error *err) {
+  struct named *sorted = gd_arena_alloc(&files->arena, (size_t)count, sizeof *sorted);
+  files->numbers = gd_arena_alloc(&files->arena, (size_t)count, sizeof *files->numbers);
+  if (!sorted || !files->numbers ||
+      !gd_vec_reserve((void **)&files->classes, &files->classes_capacity, (uint32_t)count,
+                      sizeof *files->classes))
+    return gd_nomem(err, "while listing images");
+  for (int64_t i = 0; i < count; i++)
+    sorted[i] = (struct named){names[i], (int32_t)i};
+  qsort(sorted, (size_t)count, sizeof *sorted, gd_compare_texts);
+  for (int64_t i = 0; i < count; i++) {
+    files->classes[i] = sorted[i].name;
+    files->numbers[i] = sorted[i].number;
+  }
+  files->n_classes = (uint32_t)count;
+  return GD_OK;
+}
+
+enum gd_status gd_image_files_match_classes(struct gd_image_files *files, const char *const *names,
+                                            int64_t count, const char *const *paths, int n,
+                                            struct gd_error *err) {
+  struct gd_image_files own;
+  *files = (struct gd_image_files){0};
+  if (count < 1 || count > INT32_MAX || !is_one_folder(paths, n))
+    return GD_OK;
+  GD_TRY(gd_image_files_open_classes(&own, paths[0], err));
+  enum gd_status status = take_names(files, names, count, err);
+  bool all = status == GD_OK;
+  for (uint32_t i = 0; all && i < own.n_classes; i++)
+    all = bsearch(&own.classes[i], files->classes, files->n_classes, sizeof *files->classes,
+                  gd_compare_texts) != NULL;
+  gd_image_files_close(&own);
+  if (!all)
+    gd_image_files_close(files);
+  return status;
+}
+
 enum gd_status gd_image_files_open(struct gd_image_files *files, const char *const *paths, int n,
                                    int64_t classes, const struct gd_image_files *known,
                                    struct gd_error *err) {
-  struct stat facts;
   enum gd_status status;
   *files = (struct gd_image_files){0};
   GD_ASSERT(n > 0);
-  if (n == 1 && stat(paths[0], &facts) == 0 && S_ISDIR(facts.st_mode)) {
+  if (is_one_folder(paths, n)) {
     files->folder = take_folder(files, paths[0]);
     status = files->folder ? list_folder(files, classes, known, err)
                            : gd_nomem(err, "while listing images");

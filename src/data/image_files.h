@@ -38,6 +38,7 @@ struct gd_image_files {
   int64_t count;
   uint32_t capacity;
   const char **classes; /* names, sorted; NULL: shards, whose classes are numbers */
+  int32_t *numbers;     /* of those names; NULL: their places */
   uint32_t n_classes;   /* named, or the highest number and one */
   uint32_t classes_capacity;
   bool jpeg, png; /* there are such names */
@@ -57,6 +58,13 @@ enum gd_status gd_image_files_open(struct gd_image_files *files, const char *con
 /* Of a folder only the names of its classes: `known` of an evaluation. */
 enum gd_status gd_image_files_open_classes(struct gd_image_files *files, const char *folder,
                                            struct gd_error *err) GD_MUST_USE;
+/*
+ * The same of names by their numbers, as a model has them, if each folder of `paths` is one of
+ * them; else files->classes is NULL, as it is for shards.
+ */
+enum gd_status gd_image_files_match_classes(struct gd_image_files *files, const char *const *names,
+                                            int64_t count, const char *const *paths, int n,
+                                            struct gd_error *err) GD_MUST_USE;
 void gd_image_files_close(struct gd_image_files *files); /* safe on a zeroed one */
 
 /* The bytes of an image: in the archive, or read into the buffer. The name is for sentences. */

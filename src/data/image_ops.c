@@ -162,21 +162,61 @@ static enum gd_status sharpen(float factor, struct gd_image *image, struct gd_im
 
 /* --- pixels move --------------------------------------------------------------------------- */
 
-/* A pixel's channels; the fourth is waste. */
+/* A pixel's channels; the fourth is waste, and never next to a whole number. */
 typedef float channels __attribute__((vector_size(16)));
+typedef int32_t whole_channels __attribute__((vector_size(16)));
 
-static inline channels channels_at(const struct gd_image *image, int64_t x, int64_t y) {
+static inline const uint8_t *nearest(const struct gd_image *image, int64_t x, int64_t y) {
   x = x < 0 ? 0 : x >= image->width ? image->width - 1 : x;
   y = y < 0 ? 0 : y >= image->height ? image->height - 1 : y;
-  const uint8_t *at = image->rgb + 3 * (y * image->width + x);
-  return (channels){(float)at[0], (float)at[1], (float)at[2], 0};
+  return image->rgb + 3 * (y * image->width + x);
 }
 
-/* What lies at d between p[1] and p[2]: the cubic convolution of Keys 1981 with a = -1. Where all
-   four are the same it is exactly that. */
+/* What lies at d between p[1] and p[2]: the cubic convolution of Keys 1981 with a = -1. */
 static inline channels cubic(const channels p[4], float d) {
   channels outer = p[0] - p[1], inner = p[2] - p[3];
   return p[1] + d * ((p[2] - p[0]) + d * ((2 * outer + inner) - d * (outer + inner)));
+}
+
+static double exact_cubic(const double p[4], double d) {
+  return p[1] + d * ((p[2] - p[0]) +
+                     d * ((2 * (p[0] - p[1]) + p[2] - p[3]) + d * (p[1] - p[0] - p[2] + p[3])));
+}
+
+/* A channel in Pillow's precision. */
+static double exact(const struct gd_image *image, int64_t left, int64_t top, double dx, double dy,
+                    int c) {
+  double rows[4], columns[4];
+  for (int64_t v = 0; v < 4; v++) {
+    for (int64_t u = 0; u < 4; u++)
+      columns[u] = (double)nearest(image, left + u - 1, top + v - 1)[c];
+    rows[v] = exact_cubic(columns, dx);
+  }
+  return exact_cubic(rows, dy);
+}
+
+/* What lies dx to the right of pixel (left, top) and dy below it. Pillow cuts off what is behind
+   the point, so next to a whole number its precision decides: fp32 is off by 1e-3 at most. */
+static inline void interpolate(const struct gd_image *image, int64_t left, int64_t top, double dx,
+                               double dy, uint8_t to[3]) {
+  const float close = 1.0F / 256;
+  channels rows[4], columns[4];
+  for (int64_t v = 0; v < 4; v++) {
+    for (int64_t u = 0; u < 4; u++) {
+      const uint8_t *at = nearest(image, left + u - 1, top + v - 1);
+      columns[u] = (channels){(float)at[0], (float)at[1], (float)at[2], 0.5F};
+    }
+    rows[v] = cubic(columns, (float)dx);
+  }
+  channels value = cubic(rows, (float)dy);
+  whole_channels whole = __builtin_convertvector(value, whole_channels);
+  channels rest = value - __builtin_convertvector(whole, channels);
+  whole_channels unsure = (rest < close) | (rest > 1 - close);
+  if (unsure[0] | unsure[1] | unsure[2])
+    for (int c = 0; c < 3; c++)
+      whole[c] = (int32_t)exact(image, left, top, dx, dy, c);
+  for (int c = 0; c < 3; c++)
+    to[c] = (uint8_t)(whole[c] <= 0 ? 0 : whole[c] >= 255 ? 255 : whole[c]);
 }
 
 /* Output pixel (x, y) is the input at m[0] x + m[1] y + m[2] and m[3] x + m[4] y + m[5], both
@@ -195,15 +235,7 @@ static enum gd_status transform(const double m[6], const uint8_t fill[3], struct
       continue;
     }
     double left = floor(from_x - 0.5), top = floor(from_y - 0.5);
-    channels rows[4], columns[4];
-    for (int64_t v = 0; v < 4; v++) {
-      for (int64_t u = 0; u < 4; u++)
-        columns[u] = channels_at(image, (int64_t)left + u - 1, (int64_t)top + v - 1);
-      rows[v] = cubic(columns, (float)(from_x - 0.5 - left));
-    }
-    channels value = cubic(rows, (float)(from_y - 0.5 - top));
-    for (int c = 0; c < 3; c++)
-      to[c] = (uint8_t)(value[c] <= 0 ? 0 : value[c] >= 255 ? 255 : value[c]);
+    interpolate(image, (int64_t)left, (int64_t)top, from_x - 0.5 - left, from_y - 0.5 - top, to);
   }
   struct gd_image made = *buffer;
   *buffer = *image;

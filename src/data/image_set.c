@@ -165,12 +165,14 @@ enum gd_status gd_augment_parse(const char *text, struct gd_augment *augment,
   return GD_OK;
 }
 
+const struct gd_normalization gd_normalizations[] = {
+    [GD_NORMALIZE_IMAGENET] = {"imagenet", {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}},
+    [GD_NORMALIZE_HALF] = {"half", {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}},
+    [GD_NORMALIZE_NONE] = {"none", {0, 0, 0}, {1, 1, 1}}};
+
 bool gd_normalize_parse(const char *text, enum gd_normalize *normalize) {
-  static const char *const names[] = {[GD_NORMALIZE_IMAGENET] = "imagenet",
-                                      [GD_NORMALIZE_HALF] = "half",
-                                      [GD_NORMALIZE_NONE] = "none"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(text, names[i]) == 0) {
+  for (int i = 0; i < GD_NORMALIZE_COUNT; i++)
+    if (strcmp(text, gd_normalizations[i].name) == 0) {
       *normalize = (enum gd_normalize)i;
       return true;
     }
@@ -191,6 +193,11 @@ static enum gd_status list_images(struct gd_image_set *set, const struct gd_imag
                        ": bring back the folder that it was trained on",
                        options->classes_of, classes.n_classes, options->classes);
   }
+  if (!known && options->n_class_names > 0) {
+    status = gd_image_files_match_classes(&classes, options->class_names, options->n_class_names,
+                                          options->files, options->n_files, err);
+    known = status == GD_OK && classes.classes ? &classes : NULL;
+  }
   if (status == GD_OK)
     status = gd_image_files_open(&set->files, options->files, options->n_files, options->classes,
                                  known, err);
@@ -200,18 +207,17 @@ static enum gd_status list_images(struct gd_image_set *set, const struct gd_imag
 
 enum gd_status gd_image_set_open(struct gd_image_set *set, const struct gd_image_options *options,
                                  const struct gd_image_files *known, struct gd_error *err) {
-  static const float means[][3] = {{0.485f, 0.456f, 0.406f}, {0.5f, 0.5f, 0.5f}, {0, 0, 0}};
-  static const float deviations[][3] = {{0.229f, 0.224f, 0.225f}, {0.5f, 0.5f, 0.5f}, {1, 1, 1}};
+  const struct gd_normalization *by = &gd_normalizations[options->normalize];
   struct gd_image_codec codec;
   *set = (struct gd_image_set){.options = *options};
   set->options.files = NULL;
   set->options.classes_of = NULL;
+  set->options.class_names = NULL;
   for (int c = 0; c < 3; c++)
-    set->mean[c] = (uint8_t)rint(255 * (double)means[options->normalize][c]);
+    set->mean[c] = (uint8_t)rint(255 * (double)(float)by->mean[c]);
   for (int c = 0; c < 3; c++)
     for (int x = 0; x < 256; x++)
-      set->value[c][x] =
-          ((float)x / 255.0f - means[options->normalize][c]) / deviations[options->normalize][c];
+      set->value[c][x] = ((float)x / 255.0f - (float)by->mean[c]) / (float)by->deviation[c];
   GD_TRY(list_images(set, options, known, err));
   gd_image_codec_open(&codec);
   enum gd_status status = gd_image_codec_check(&codec, set->files.jpeg, set->files.png, err);
@@ -255,14 +261,18 @@ int64_t gd_image_set_locate(const struct gd_image_set *set, int64_t index, int64
   return (int64_t)gd_permute((uint64_t)key[0] << 32 | key[1], (uint64_t)count, (uint64_t)at);
 }
 
+int64_t gd_image_scaled(int64_t side) {
+  return side * 256 / 224;
+}
+
 /* The middle of the image at a size of which the model sees 224/256. */
 static struct gd_box middle(const struct gd_image_options *o, int64_t width, int64_t height,
                             int64_t *scaled_width, int64_t *scaled_height) {
   if (height * o->width <= width * o->height) {
-    *scaled_height = o->height * 256 / 224;
+    *scaled_height = gd_image_scaled(o->height);
     *scaled_width = *scaled_height * width / height;
   } else {
-    *scaled_width = o->width * 256 / 224;
+    *scaled_width = gd_image_scaled(o->width);
     *scaled_height = *scaled_width * height / width;
   }
   *scaled_width = *scaled_width < o->width ? o->width : *scaled_width;

@@ -43,7 +43,16 @@ enum gd_status gd_augment_parse(const char *text, struct gd_augment *augment,
 
 /* (x / 255 - mean) / deviation. imagenet: 0.485 0.456 0.406 and 0.229 0.224 0.225, of ConvNeXt,
    DeiT and torchvision; half: 0.5 and 0.5, of ViT; none: 0 and 1. */
-enum gd_normalize { GD_NORMALIZE_IMAGENET, GD_NORMALIZE_HALF, GD_NORMALIZE_NONE };
+enum gd_normalize {
+  GD_NORMALIZE_IMAGENET,
+  GD_NORMALIZE_HALF,
+  GD_NORMALIZE_NONE,
+  GD_NORMALIZE_COUNT
+};
+extern const struct gd_normalization {
+  const char *name;
+  double mean[3], deviation[3];
+} gd_normalizations[GD_NORMALIZE_COUNT];
 bool gd_normalize_parse(const char *text, enum gd_normalize *normalize);
 
 struct gd_image_options {
@@ -52,8 +61,10 @@ struct gd_image_options {
   int64_t height, width, classes; /* of the model */
   uint64_t seed;
   bool evaluates;
-  const char *classes_of;    /* of an evaluation alone: a folder by whose classes, those of the
-                                training    data, its own are numbered; NULL: by its own names */
+  const char *classes_of;         /* of an evaluation alone: a folder by whose classes, those of the
+                                     training    data, its own are numbered; NULL: by its own names */
+  const char *const *class_names; /* likewise: names by number, if each of its own is one of them */
+  int64_t n_class_names;
   struct gd_augment augment; /* of training */
   enum gd_normalize normalize;
   double smoothing; /* of labels in training: so much of a target is spread over all classes */
@@ -72,6 +83,10 @@ enum gd_status gd_image_set_open(struct gd_image_set *set, const struct gd_image
                                  const struct gd_image_files *known,
                                  struct gd_error *err) GD_MUST_USE;
 void gd_image_set_close(struct gd_image_set *set); /* safe on a zeroed one */
+
+/* The length to which evaluation brings a side, to cut `side` out of it: torchvision's 256 for 224.
+ */
+int64_t gd_image_scaled(int64_t side);
 
 /* What one thread needs. */
 struct gd_image_work {

@@ -29,8 +29,10 @@ enum {
   INDEX_DOCUMENT_BYTES = 8,
   INDEX_MODE_BYTES = 1
 };
-enum { LOOKED_AT = 4096 };   /* ids that decide about the width of a raw file; */
-enum { LOOKED_AT_CUT = 16 }; /* so many at least, where its length is none of that width */
+/* Ids that decide about the width of a raw file, at places all over it: it may begin with padding.
+   LEAST: where there are fewer, an unusual length or small ids say nothing. */
+enum { PLACES = 64, IDS_AT_PLACE = 64, LEAST_LOOKED_AT = 16 };
+enum { TEXT_LOOKED_AT = 4096 };
 
 const char *gd_token_format_name(enum gd_token_format format) {
   static const char *const names[GD_TOKENS_FORMATS] = {[GD_TOKENS_RAW] = "raw",
@@ -246,26 +248,34 @@ static enum gd_status read_megatron(struct gd_token_file *file, bool *found, str
 }
 
 static bool is_text(const struct gd_token_file *file) {
-  int64_t count = file->map_bytes < LOOKED_AT ? file->map_bytes : LOOKED_AT, printable = 0;
+  int64_t count = file->map_bytes < TEXT_LOOKED_AT ? file->map_bytes : TEXT_LOOKED_AT,
+          printable = 0;
   for (int64_t i = 0; i < count; i++)
     printable += isprint(file->map[i]) || isspace(file->map[i]) || file->map[i] >= 0x80;
   return printable == count;
 }
 
-/* Ids of 4 bytes have zeros in their upper half, all of them below 65,536 and most of any others.
-   A length that is none of theirs says nothing where enough ids are of that kind: the file is cut.
- */
+/* Whether every second number of 2 bytes is the upper half of an id below 2^20: no vocabulary is
+   larger. Where the lower halves are as small, all of the upper ones must be zero, and some lower
+   ones not: bits or bases of DNA. A length that is none of 4 bytes says nothing then: the file is
+   cut. */
 static int raw_width(const struct gd_token_file *file) {
-  int64_t count = file->map_bytes / 4, zeros = 0, lower = 0;
-  if (file->map_bytes % 4 && count < LOOKED_AT_CUT)
-    return 2;
-  if (count > LOOKED_AT)
-    count = LOOKED_AT;
-  for (int64_t i = 0; i < count; i++) {
-    zeros += little_endian(file->map + 4 * i + 2, 2) < 16; /* below 2^20: no vocabulary is larger */
-    lower += little_endian(file->map + 4 * i, 2) < 16;
+  int64_t count = file->map_bytes / 4, looked = count < IDS_AT_PLACE ? count : IDS_AT_PLACE;
+  bool large = false, upper = false, lower = false;
+  for (int64_t place = 0; place < PLACES; place++) {
+    const unsigned char *at = file->map + 4 * ((count - looked) / (PLACES - 1) * place);
+    for (int64_t i = 0; i < looked; i++) {
+      uint64_t low = little_endian(at + 4 * i, 2), high = little_endian(at + 4 * i + 2, 2);
+      if (high >= 16)
+        return 2;
+      large |= low >= 16;
+      upper |= high > 0;
+      lower |= low > 0;
+    }
   }
-  return zeros == count && lower < count ? 4 : 2;
+  if (count < LEAST_LOOKED_AT)
+    return large && file->map_bytes % 4 == 0 ? 4 : 2;
+  return large || (lower && !upper) ? 4 : 2;
 }
 
 static enum gd_status read_raw(struct gd_token_file *file, int width, struct gd_error *err) {

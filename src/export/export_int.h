@@ -40,6 +40,8 @@ enum gd_status gd_export_sbatch(const struct gd_export_point *point, struct gd_s
 
 /* Whether transformers would shard by DeepSpeed. */
 bool gd_export_is_deepspeed(const struct gd_method *method);
+/* Where transformers is not told to compile although the method does: why; else NULL. */
+const char *gd_export_why_not_compiled(const struct gd_export_point *point);
 /* The model's attention as transformers calls it; NULL: it has none. */
 const char *gd_export_attention(const struct gd_export_point *point);
 /* "4 x NVIDIA A100", without what means something to a shell, to Python or to TOML. */

@@ -294,14 +294,16 @@ static void set_fsdp(const struct gd_export_point *point, struct dict *to) {
   set_dict(to, "fsdp_config", &fsdp);
 }
 
-/*
- * Appendix F of the paper: torch.compile works neither with DeepSpeed nor with the scan of Mamba.
- * Where newer versions can, it is the user who knows that.
- */
-static const char *why_not_compiled(const struct gd_export_point *point) {
+const char *gd_export_why_not_compiled(const struct gd_export_point *point) {
+  if (!point->method.compile)
+    return NULL;
   if (gd_export_is_deepspeed(&point->method))
-    return "DeepSpeed";
-  return point->from->model->family == &gd_family_mamba ? "Mamba" : NULL;
+    return "DeepSpeed is planned without it, since in the versions of the paper (appendix F) the "
+           "two do not work together; in newer ones true compiles by DeepSpeed's engine.compile()";
+  if (point->from->model->family == &gd_family_mamba)
+    return "in the versions of the paper (appendix F) it does not work with the scan of Mamba; set "
+           "it where yours can";
+  return NULL;
 }
 
 static void set_hf_methods(const struct gd_export_point *point, struct dict *to) {
@@ -315,7 +317,7 @@ static void set_hf_methods(const struct gd_export_point *point, struct dict *to)
     set_bool(&section, "use_reentrant", false);
     set_dict(to, "gradient_checkpointing_kwargs", &section);
   }
-  set_bool(to, "torch_compile", method->compile && !why_not_compiled(point));
+  set_bool(to, "torch_compile", method->compile && !gd_export_why_not_compiled(point));
   if (fsdp) {
     set_fsdp(point, to);
   } else if (gd_export_is_deepspeed(method)) {
@@ -344,11 +346,9 @@ static void note_hf(const struct gd_export_point *point) {
     gd_strbuf_append(point->notes,
                      "transformers runs the fused scan where the packages mamba-ssm and "
                      "causal-conv1d are installed\n");
-  if (point->method.compile && why_not_compiled(point))
-    gd_strbuf_printf(point->notes,
-                     "torch_compile is false: it does not work with %s in the versions of the "
-                     "paper (appendix F); set it where yours can\n",
-                     why_not_compiled(point));
+  if (gd_export_why_not_compiled(point) && !point->script)
+    gd_strbuf_printf(point->notes, "torch_compile is false: %s\n",
+                     gd_export_why_not_compiled(point));
   if (!gd_recipe_decouples(recipe) && recipe->weight_decay > 0 && !zero && !point->script)
     gd_strbuf_append(point->notes,
                      "the Trainer has AdamW alone, and the recipe's Adam adds its decay to the "

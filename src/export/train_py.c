@@ -19,7 +19,7 @@ enum { MOST_TEXTS = 24, MOST_NESTED = 8 };
 
 struct script {
   const struct gd_export_point *point;
-  bool causal, images, adam;
+  bool causal, images, adam, deepspeed;
   int n_texts;
   struct {
     const char *name;
@@ -54,6 +54,40 @@ static void put_plain(struct gd_strbuf *out, const char *text) {
                      isalnum((unsigned char)*text) || strchr(" ._-+/:,=", *text) ? *text : '_');
 }
 
+/* Sentences of a docstring, folded at blanks. */
+static void put_folded(struct gd_strbuf *out, const char *text) {
+  enum { WIDTH = 100 };
+  for (size_t column = 0; *text;) {
+    size_t length = strcspn(text, " ");
+    if (column > 0 && column + 1 + length > WIDTH)
+      column = 0;
+    gd_strbuf_append(out, column > 0 ? " " : "\n");
+    gd_strbuf_append_bytes(out, text, length);
+    column += length + (column > 0);
+    text += length + (text[length] == ' ');
+  }
+}
+
+/* What somebody who compares it with the answer of `gpudays plan`, or with its method, wonders
+ * about. */
+static void put_differences(const struct gd_export_point *point, struct gd_strbuf *out) {
+  const char *why = gd_export_why_not_compiled(point);
+  struct gd_strbuf text = {0};
+  if (point->from->software) {
+    gd_strbuf_append(&text, "It is planned by the memory and speed of ");
+    put_plain(&text, point->from->software);
+    gd_strbuf_append(&text, ": without --stack gpudays plan answers for gpudays' own engine, which "
+                            "may have another micro-batch.");
+  }
+  if (why)
+    gd_strbuf_printf(&text, "%storch_compile is false: %s.", text.length ? " " : "", why);
+  if (text.failed)
+    out->failed = true;
+  else if (text.length)
+    put_folded(out, text.text);
+  gd_strbuf_deinit(&text);
+}
+
 /* How it was planned, and by which command. */
 static void put_about(const struct script *script, struct gd_strbuf *out) {
   const struct gd_export_point *point = script->point;
@@ -80,6 +114,7 @@ static void put_about(const struct script *script, struct gd_strbuf *out) {
     gd_strbuf_printf(out, ": %s, %s", gd_export_say_days(point, days, sizeof days),
                      point->measured ? "measured" : "predicted");
   gd_strbuf_append(out, ".");
+  put_differences(point, out);
 }
 
 static void put_launch(const struct gd_export_point *point, struct gd_strbuf *out) {
@@ -148,8 +183,7 @@ static enum gd_status fill(struct script *script, struct gd_error *err) {
   gd_strbuf_append(text_of(script, "NAME"), point->name);
   gd_strbuf_append(text_of(script, "PLACE"), place);
   put_about(script, text_of(script, "ABOUT"));
-  gd_strbuf_append(text_of(script, "PACKAGES"),
-                   gd_export_is_deepspeed(&point->method) ? " deepspeed" : "");
+  gd_strbuf_append(text_of(script, "PACKAGES"), script->deepspeed ? " deepspeed" : "");
   put_launch(point, text_of(script, "LAUNCH"));
   put_start(script, script->images ? "FOLDER" : "train.bin", text_of(script, "START"));
   gd_strbuf_printf(text_of(script, "GPUS"), "%" PRId64, point->ranks);
@@ -188,7 +222,8 @@ static bool holds(const struct script *script, const char *name, size_t length) 
              {"images", script->images},
              {"causal", script->causal && !script->images},
              {"masked", !script->causal && !script->images},
-             {"adam", script->adam}};
+             {"adam", script->adam},
+             {"deepspeed", script->deepspeed}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (strlen(all[i].name) == length && strncmp(all[i].name, name, length) == 0)
       return all[i].holds;
@@ -245,6 +280,7 @@ enum gd_status gd_export_train_py(const struct gd_export_point *point, struct gd
   const struct gd_recipe *recipe = point->recipe;
   struct script script = {.point = point,
                           .images = point->from->model->family->images,
+                          .deepspeed = gd_export_is_deepspeed(&point->method),
                           .adam = !gd_recipe_decouples(recipe) && recipe->weight_decay > 0 &&
                                   !gd_export_is_deepspeed(&point->method)};
   GD_TRY(gd_model_is_causal(point->from->model, &script.causal, err));

@@ -29,20 +29,24 @@ static void find_near(const struct gd_money_table *table, const struct gd_money_
     near->buy = gd_money_nearest(table, limits);
 }
 
-/* Of those that may be in time, the way whose upper end comes first, of equals the cheapest. */
+/* Of those that may be within the limits: with a deadline the way whose upper end comes first, of
+   equals the cheapest; else the cheapest. */
 static void find_at_risk(const struct gd_money_table *table, const struct gd_money_limits *limits,
                          struct gd_money_way *way) {
   struct gd_money_limits risky = *limits;
+  double least = 0;
   risky.at_risk = true;
   for (int i = 0; i < 2 * table->count; i++) {
     const struct gd_money_option *option = &table->options[i / 2];
     bool rented = i % 2 == 1;
     if (!gd_money_way_within(option, rented, &risky))
       continue;
-    double usd = gd_money_run_usd(option, rented), high = option->calendar.days_high;
-    if (!way->option || high < way->option->calendar.days_high ||
-        (high <= way->option->calendar.days_high && usd < way->usd))
+    double usd = gd_money_run_usd(option, rented);
+    double high = limits->days > 0 ? option->calendar.days_high : usd;
+    if (!way->option || high < least || (high <= least && usd < way->usd)) {
+      least = high;
       *way = (struct gd_money_way){.option = option, .rented = rented, .usd = usd};
+    }
   }
 }
 
@@ -74,7 +78,7 @@ void gd_money_answer(const struct gd_money_table *table, const struct gd_money_l
   gd_money_advise(table, limits, &answer->advice);
   if (!answer->advice.option) {
     find_near(table, limits, &answer->near);
-    if (limits->days > 0)
+    if (limits->days > 0 || limits->budget_usd > 0)
       find_at_risk(table, limits, &answer->at_risk);
   }
   answer->chosen = gd_money_choose(table, limits);

@@ -22,7 +22,7 @@ static double power_kw(const struct gd_money_option *option) {
 static double break_even_months(const struct gd_money_terms *terms,
                                 const struct gd_money_option *option) {
   double saved = option->rent_usd_per_hour - power_kw(option) * terms->usd_per_kwh.value;
-  if (!isfinite(option->hardware_usd) || !isfinite(saved))
+  if (option->owned || !isfinite(option->hardware_usd) || !isfinite(saved))
     return (double)NAN;
   return saved > 0 ? option->hardware_usd / saved / GD_MONEY_HOURS_A_MONTH : (double)INFINITY;
 }
@@ -52,11 +52,13 @@ static void set_calendar(const struct gd_money_terms *terms, struct gd_money_opt
 void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *option) {
   const struct gd_machine *machine = option->machine;
   double days = option->time.state == GD_TIME_KNOWN ? option->time.days : (double)NAN;
-  double rate = terms->rent_usd_per_gpu_hour.value > 0 ? terms->rent_usd_per_gpu_hour.value
-                : option->rent                         ? option->rent->usd_per_gpu_hour
-                                                       : (double)NAN;
+  double rate = terms->owned                             ? (double)NAN
+                : terms->rent_usd_per_gpu_hour.value > 0 ? terms->rent_usd_per_gpu_hour.value
+                : option->rent                           ? option->rent->usd_per_gpu_hour
+                                                         : (double)NAN;
   double gpus_w = machine->count * gd_money_gpu_w(terms, option, NULL);
-  option->hardware_usd = machine->usd > 0 ? machine->usd : (double)NAN;
+  option->owned = terms->owned;
+  option->hardware_usd = terms->owned ? 0 : machine->usd > 0 ? machine->usd : (double)NAN;
   option->experiment_usd =
       option->hardware_usd * days * 24 / (terms->life_years.value * GD_MONEY_HOURS_A_YEAR);
   option->power_w = (gpus_w + machine->power_w) * terms->pue.value;
@@ -109,9 +111,34 @@ enum gd_deadline gd_money_deadline(const struct gd_money_option *option, double 
   return gd_deadline_of(option->calendar.days_low, option->calendar.days_high, limit_days);
 }
 
+/* As set_calendar: what the paper prints is no interval. */
+struct gd_money_range gd_money_rent_range(const struct gd_money_option *option) {
+  const struct gd_time *time = &option->time;
+  bool interval = time->times != GD_TIMES_PAPER && time->days_high > time->days_low;
+  double usd_per_day = option->rent_usd / time->days;
+  return (struct gd_money_range){.low = interval ? usd_per_day * time->days_low : option->rent_usd,
+                                 .high =
+                                     interval ? usd_per_day * time->days_high : option->rent_usd};
+}
+
+enum gd_deadline gd_money_budget(const struct gd_money_option *option, bool rented,
+                                 double budget_usd) {
+  struct gd_money_range range =
+      rented ? gd_money_rent_range(option)
+             : (struct gd_money_range){.low = option->hardware_usd, .high = option->hardware_usd};
+  if (budget_usd <= 0 || !isfinite(range.high))
+    return GD_DEADLINE_NONE;
+  return gd_deadline_of(range.low, range.high, budget_usd);
+}
+
+static bool budget_within(const struct gd_money_option *option, bool rented,
+                          const struct gd_money_limits *limits) {
+  return gd_money_budget(option, rented, limits->budget_usd) <=
+         (limits->at_risk ? GD_DEADLINE_AT_RISK : GD_DEADLINE_LIKELY);
+}
+
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits) {
-  return for_sale(option) && days_within(option, limits) &&
-         (limits->budget_usd <= 0 || option->hardware_usd <= limits->budget_usd);
+  return for_sale(option) && days_within(option, limits) && budget_within(option, false, limits);
 }
 
 /* What is made small first, and among equals second. */
@@ -162,7 +189,7 @@ const struct gd_money_option *gd_money_choose_rented(const struct gd_money_table
   for (int i = 0; i < table->count; i++) {
     const struct gd_money_option *option = &table->options[i];
     bool within = isfinite(option->rent_usd) && days_within(option, limits) &&
-                  (limits->budget_usd <= 0 || option->rent_usd <= limits->budget_usd);
+                  budget_within(option, true, limits);
     if (within && (!best || option->rent_usd < best->rent_usd))
       best = option;
   }
@@ -185,11 +212,10 @@ double gd_money_run_usd(const struct gd_money_option *option, bool rented) {
 
 bool gd_money_way_within(const struct gd_money_option *option, bool rented,
                          const struct gd_money_limits *limits) {
-  double paid_usd = rented ? option->rent_usd : option->hardware_usd;
   if (limits->ways == (rented ? GD_MONEY_BUY : GD_MONEY_RENT))
     return false;
   return isfinite(gd_money_run_usd(option, rented)) && days_within(option, limits) &&
-         (limits->budget_usd <= 0 || paid_usd <= limits->budget_usd);
+         budget_within(option, rented, limits);
 }
 
 /* Runs from which buying an option costs less than as many rents; 0: never, or not in its life. */

@@ -21,6 +21,7 @@
 #include "model/model.h"
 #include "money/calendar.h"
 #include "paper/paper.h"
+#include "search/stand_in.h"
 #include "store/store.h"
 
 #define GD_MONEY_HOURS_A_YEAR  8760.0 /* 365 days */
@@ -49,7 +50,8 @@ struct gd_money_terms {
   struct gd_money_figure g_co2_per_kwh;         /* of its making */
   struct gd_money_figure mfu;                   /* of GD_TIMES_ANALYTIC */
   struct gd_money_figure rent_usd_per_gpu_hour; /* value 0: the catalogue's, by GPU */
-  struct gd_queue queue;                        /* all zero: the machine is free, and stays so */
+  bool owned; /* the machines are there and paid: nothing to buy or to rent, only electricity */
+  struct gd_queue queue; /* all zero: the machine is free, and stays so */
 };
 /*
  * Those of the catalogue, and for the rest those that docs/cost.md argues for. energy names a
@@ -144,6 +146,7 @@ struct gd_money_option {
   double rent_usd_per_hour; /* of as many GPUs */
   double rent_usd;          /* of the run */
   double break_even_months; /* of use, after which buying is cheaper; INFINITY: never */
+  bool owned;               /* terms.owned: hardware_usd is 0, and there is no rent */
   bool hardware_front;      /* no other is cheaper to buy and as fast, or faster at its price */
   bool experiment_front;    /* the same with experiment_usd */
 };
@@ -167,6 +170,10 @@ struct gd_money_asked {
   const struct gd_paper *paper;
   struct gd_store *store; /* NULL: nothing is measured */
   const struct gd_model *model;
+  /* A size alone: what is counted of it, and whose days are predicted in its place; model is the
+     nearest of those, under its name. NULL: model is what it says. */
+  const struct gd_outline *outline;
+  const struct gd_stand_ins *stand_ins;
   enum gd_times times;
   const struct gd_money_stack *stack; /* of predicted days; NULL: this engine */
   /* A budget and days: leave out machines that gd_money_advise cannot take within them, to buy or
@@ -229,16 +236,25 @@ enum gd_money_ways { GD_MONEY_ANY, GD_MONEY_BUY, GD_MONEY_RENT };
 
 /*
  * Days are those of the calendar, and within the limit where the upper end of their interval is:
- * GD_DEADLINE_LIKELY. The paper's days are held against it as they are printed.
+ * GD_DEADLINE_LIKELY. So is a rent, which the days make, within a budget; the price of a machine is
+ * what it is. The paper's days are held against limits as they are printed.
  */
 struct gd_money_limits {
   double budget_usd, days; /* 0: none */
-  bool at_risk;            /* the lower end of the interval is enough */
+  bool at_risk;            /* the lower end of the intervals is enough */
   bool possible;           /* leave out days that physics does not allow: gd_physics_of */
   enum gd_money_ways ways; /* of gd_money_advise */
 };
 /* Of an option whose days are known. */
 enum gd_deadline gd_money_deadline(const struct gd_money_option *option, double limit_days);
+/* The rent of a run, and the interval that its days give it; low is NaN where none is known. */
+struct gd_money_range {
+  double low, high;
+};
+struct gd_money_range gd_money_rent_range(const struct gd_money_option *option);
+/* The same of a budget: GD_DEADLINE_NONE without one, or without a price. */
+enum gd_deadline gd_money_budget(const struct gd_money_option *option, bool rented,
+                                 double budget_usd);
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits);
 /*
  * The machine to buy: with a budget the fastest that it buys, of equals the cheapest; with days

@@ -61,6 +61,14 @@ enum gd_status gd_times_find(struct gd_times_context *context, struct gd_money_o
 /* times_predicted.c: the simulator's answer for those whose days are not known. */
 enum gd_status gd_times_predict(struct gd_times_context *context, struct gd_money_option *options,
                                 int count, struct gd_error *err) GD_MUST_USE;
+/* times_size.c: likewise for asked->outline, by its stand-ins. */
+enum gd_status gd_times_predict_size(struct gd_times_context *context,
+                                     struct gd_money_option *options, int count,
+                                     struct gd_error *err) GD_MUST_USE;
+/* The hardware that an option is predicted for. */
+enum gd_status gd_times_target(const struct gd_times_context *context,
+                               const struct gd_money_option *option, struct gd_target *target,
+                               struct gd_error *err) GD_MUST_USE;
 
 /*
  * gd_money_table_make in two: begin reads the catalogue and the store, finish finds the days. Of

@@ -95,6 +95,14 @@ enum gd_status gd_money_work_of(const struct gd_model *model, struct gd_money_wo
   return GD_OK;
 }
 
+static struct gd_money_work work_of_outline(const struct gd_outline *outline) {
+  double flops = gd_outline_flops(outline);
+  return (struct gd_money_work){.parameters = (int64_t)outline->parameters,
+                                .tokens = outline->tokens,
+                                .flops_per_step = flops / (double)outline->recipe.steps,
+                                .train_flops = flops};
+}
+
 /* --- options ------------------------------------------------------------------------------- */
 
 static enum gd_status check_provider(const struct gd_money_asked *asked, struct gd_error *err) {
@@ -444,7 +452,10 @@ enum gd_status gd_money_table_begin(const struct gd_money_asked *asked,
 
 enum gd_status gd_money_table_finish(struct gd_times_context *context, struct gd_money_table *table,
                                      struct gd_error *err) {
-  GD_TRY(gd_money_work_of(table->model, &table->work, err));
+  if (context->asked->outline)
+    table->work = work_of_outline(context->asked->outline);
+  else
+    GD_TRY(gd_money_work_of(table->model, &table->work, err));
   for (int i = 0; i < table->count; i++)
     table->options[i].checkpoint_bytes = (double)gd_checkpoint_bytes(table->work.parameters);
   GD_TRY(fill_options(context, table, err));

@@ -187,6 +187,10 @@ static void append_purchase(struct gd_strbuf *out, const struct gd_money_table *
                             const struct gd_money_option *option) {
   const struct gd_money_terms *terms = &table->terms;
   char a[TEXT], b[TEXT];
+  if (option->owned) {
+    gd_strbuf_append(out, "The machine is our own: nothing is bought or rented. ");
+    return;
+  }
   gd_strbuf_printf(out,
                    "The machine costs %s to buy; over a life of %g year%s, the run's share of "
                    "that is %s. ",
@@ -295,13 +299,15 @@ static void append_assumptions(struct gd_strbuf *out, const struct gd_money_tabl
   if (option->time.times == GD_TIMES_ANALYTIC)
     assume(out, "Share of the peak rate: %g %% (%s).", 100 * terms->mfu.value, terms->mfu.source);
   assume(out, "One run, without failed or repeated ones, evaluation or storage of data.");
-  if (!advice->rented)
+  if (!advice->rented && !option->owned)
     append_price_source(out, option);
   else if (advice->buy)
     append_price_source(out, advice->buy);
-  append_rent_source(out, table, option);
-  assume(out, "Life of hardware: %g years (%s).", terms->life_years.value,
-         terms->life_years.source);
+  if (!option->owned) {
+    append_rent_source(out, table, option);
+    assume(out, "Life of hardware: %g years (%s).", terms->life_years.value,
+           terms->life_years.source);
+  }
   const char *how;
   double gpu_w = gd_money_gpu_w(terms, option, &how);
   if (!terms->utilisation_given && option->time.gpu_power_w > 0)

@@ -228,9 +228,9 @@ static enum gd_status make_predictor(struct gd_money_shared *shared, struct want
   return status;
 }
 
-static enum gd_status target_of(const struct gd_times_context *context,
-                                const struct gd_money_option *option, struct gd_target *target,
-                                struct gd_error *err) {
+enum gd_status gd_times_target(const struct gd_times_context *context,
+                               const struct gd_money_option *option, struct gd_target *target,
+                               struct gd_error *err) {
   const struct gd_machine *machine = option->machine;
   bool rented = !machine->build && !machine->file; /* made up by the table, in no catalogue */
   int nodes = rented && machine->count > GD_MONEY_MOST_RENTED ? 0 : 1; /* 0: as few as hold them */
@@ -253,7 +253,7 @@ static enum gd_status prepare(const struct gd_times_context *context,
                               struct gd_error *err) {
   struct gd_error error = {0};
   wanted->option = option;
-  enum gd_status status = target_of(context, option, &wanted->target, &error);
+  enum gd_status status = gd_times_target(context, option, &wanted->target, &error);
   if (status == GD_OK)
     status = make_predictor(context->asked->shared, wanted, &error);
   if (status == GD_OK)
@@ -269,7 +269,7 @@ static enum gd_status predict_stack(const struct gd_times_context *context,
   struct gd_error error = {0};
   struct gd_target target;
   pthread_mutex_lock(&asked->shared->mutex);
-  enum gd_status status = target_of(context, option, &target, &error);
+  enum gd_status status = gd_times_target(context, option, &target, &error);
   if (status == GD_OK)
     status =
         asked->stack->predict(asked->stack->user, asked->model, &target, &option->time, &error);
@@ -303,6 +303,8 @@ static enum gd_status predict_stacks(const struct gd_times_context *context,
 
 enum gd_status gd_times_predict(struct gd_times_context *context, struct gd_money_option *options,
                                 int count, struct gd_error *err) {
+  if (context->asked->outline)
+    return gd_times_predict_size(context, options, count, err);
   if (context->asked->stack)
     return predict_stacks(context, options, count, err);
   struct wanted *wanted = gd_mem_alloc((size_t)count + 1, sizeof *wanted);

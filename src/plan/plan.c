@@ -273,10 +273,27 @@ static void make_buffers(struct planner *p, enum gd_program program) {
   }
 }
 
+/* Gathered weights among what is alive there, each buffer once. */
+static int64_t count_gathered(const struct planner *p, enum gd_program program, gd_op_id at) {
+  const struct gd_graph *graph = p->graph;
+  const struct pool *pool = &p->pools[GD_SPACE_DEVICE];
+  int64_t bytes = 0;
+  for (gd_op_id id = 0; id <= at; id++) {
+    const struct gd_op *op = &graph->ops[id];
+    if (op->kind != GD_OP_gather || !in_program(graph, id, program) ||
+        graph->tensors[op->out[0]].space != GD_SPACE_DEVICE)
+      continue;
+    const struct gd_interval *buffer = &pool->intervals[p->buffer_of[op->out[0]]];
+    if (buffer->first == id && buffer->last >= at)
+      bytes += buffer->bytes;
+  }
+  return bytes;
+}
+
 /* The most bytes alive at one op: the bound that packing is measured against. */
-static int64_t find_live_peak(struct planner *p, enum gd_space space) {
+static int64_t find_live_peak(struct planner *p, enum gd_program program, enum gd_space space) {
   const struct pool *pool = &p->pools[space];
-  int64_t live = 0, most = 0;
+  int64_t live = 0, most = 0, before = p->plan->live_bytes;
   memset(p->live_change, 0, ((size_t)p->graph->n_ops + 1) * sizeof *p->live_change);
   for (uint32_t i = 0; i < pool->n_intervals; i++) {
     p->live_change[pool->intervals[i].first] += pool->intervals[i].bytes;
@@ -290,6 +307,8 @@ static int64_t find_live_peak(struct planner *p, enum gd_space space) {
       p->plan->live_at = id;
     }
   }
+  if (space == GD_SPACE_DEVICE && p->plan->live_bytes > before)
+    p->plan->gathered_bytes = count_gathered(p, program, p->plan->live_at);
   return most;
 }
 
@@ -304,7 +323,7 @@ static enum gd_status pack_program(struct planner *p, enum gd_program program, b
     for (uint32_t i = 0; i < pool->n_intervals; i++)
       bytes += (double)pool->intervals[i].bytes;
     GD_TRY(check_sum(bytes, "activations", err));
-    int64_t live_bytes = find_live_peak(p, (enum gd_space)space);
+    int64_t live_bytes = find_live_peak(p, program, (enum gd_space)space);
     peaks[space] = gd_pack_intervals(pool->intervals, pool->n_intervals, live_bytes);
     if (peaks[space] < 0)
       return no_memory(err);
@@ -341,7 +360,7 @@ static enum gd_status place_buffers(struct planner *p, enum gd_program program,
                                     struct gd_error *err) {
   int64_t peaks[GD_SPACE_COUNT], without[GD_SPACE_COUNT];
   GD_TRY(pack_program(p, program, true, peaks, err));
-  if (p->n_over > 0 && peaks[GD_SPACE_DEVICE] > find_live_peak(p, GD_SPACE_DEVICE)) {
+  if (p->n_over > 0 && peaks[GD_SPACE_DEVICE] > find_live_peak(p, program, GD_SPACE_DEVICE)) {
     struct gd_interval *places = save_places(p);
     enum gd_status status = places ? pack_program(p, program, false, without, err) : no_memory(err);
     if (status == GD_OK && peaks[GD_SPACE_DEVICE] <= without[GD_SPACE_DEVICE])

@@ -52,8 +52,10 @@ struct gd_plan {
   int64_t host_bytes;   /* the host arena */
   int64_t live_bytes;   /* most activation bytes alive at once: no packing can beat it */
   gd_op_id live_at;     /* the op where that happens */
-  uint32_t n_buffers;   /* distinct pieces of activation memory */
-  uint32_t n_inplace;   /* outputs that took the place of a dying input */
+  int64_t
+      gathered_bytes; /* of live_bytes: weights that were gathered from the shards of all ranks */
+  uint32_t n_buffers; /* distinct pieces of activation memory */
+  uint32_t n_inplace; /* outputs that took the place of a dying input */
 };
 
 enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *caps,

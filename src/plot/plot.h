@@ -71,6 +71,14 @@ enum gd_status gd_plot_works(struct gd_error *err) GD_MUST_USE;
 /* Writes DIR/NAME.svg, .png and .csv, each by rename, the CSV first: it needs no gnuplot. */
 enum gd_status gd_plot_write(const struct gd_plot *plot, const char *dir, const char *name,
                              struct gd_error *err) GD_MUST_USE;
+/*
+ * Writes one file and nothing next to it: a picture, or the figure's data, as the path ends in
+ * .svg, .png or .csv; gd_plot_file_known says whether it does. Only pictures need gnuplot.
+ */
+bool gd_plot_file_known(const char *path);
+bool gd_plot_file_is_drawn(const char *path); /* not .csv */
+enum gd_status gd_plot_write_file(const struct gd_plot *plot, const char *path,
+                                  struct gd_error *err) GD_MUST_USE;
 /* The figure's data alone. */
 void gd_plot_csv(const struct gd_plot *plot, struct gd_strbuf *out);
 /*

@@ -189,13 +189,9 @@ static enum gd_status choose_healthy(struct asking *a) {
 /* What the multipliers alone take at their peak, which nothing goes below. */
 static void find_bound(struct asking *a) {
   const struct gd_stack_works *works = works_for(a, &a->healthy);
-  const struct gd_gpu *gpu = a->q->target->gpu;
-  for (int i = 0; works && i < works->count; i++) {
-    const struct gd_work *work = &works->all[i].work;
-    double peak = gpu->flops[work->unit];
-    if (work->flops > 0 && peak > 0)
-      a->d->bound_s += works->all[i].count * work->flops / peak;
-  }
+  if (!works)
+    return;
+  a->d->bound_s = gd_stack_works_least_s(works, &a->gpu);
   a->d->bound_s *= (double)a->model.recipe.batch /
                    ((double)a->q->target->count * (double)a->healthy.micro_batch);
 }
@@ -437,16 +433,15 @@ static enum gd_status collect(struct asking *a) {
   return GD_OK;
 }
 
-/* The interval of published rates, as an error of the logarithm: 90 % of a normal distribution lie
-   within 1.645 of it. */
+/* That of `plan`, as an error of the logarithm: 90 % of a normal distribution lie within 1.645 of
+   it. */
 static void set_interval(struct asking *a) {
-  enum gd_published_known known = gd_fitted_knows(a->q->fitted, a->q->target->gpu, a->q->facts);
-  const struct gd_published_interval *interval = &a->q->fitted->of[known];
-  a->d->known_target = known == GD_KNOWN_BOTH;
-  a->d->basis = gd_published_known_words(known);
-  a->d->low_s = a->d->healthy_s * interval->low;
-  a->d->high_s = a->d->healthy_s * interval->high;
-  a->d->error = log(interval->high / interval->low) / 2 / 1.645;
+  struct gd_fitted_ground ground;
+  gd_fitted_stand(a->q->fitted, a->q->target->gpu, a->q->facts, a->q->model, 1, &ground);
+  memcpy(a->d->basis, ground.words, sizeof a->d->basis);
+  a->d->low_s = a->d->healthy_s * ground.interval->low;
+  a->d->high_s = a->d->healthy_s * ground.interval->high;
+  a->d->error = log(ground.interval->high / ground.interval->low) / 2 / 1.645;
 }
 
 static enum gd_status diagnose(struct asking *a) {

@@ -87,8 +87,7 @@ struct gd_diagnosis {
   struct gd_stack_step healthy;
   double likely_s;               /* of the likeliest set of faults */
   double unexplained;            /* probability that it is none of the causes */
-  bool known_target;             /* rows of that GPU and software stood behind */
-  const char *basis;             /* "figures of that software were published for this GPU" */
+  char basis[GD_FITTED_WORDS];   /* what that interval rests on */
   struct gd_found_cause *causes; /* the likeliest first */
   int count;
   struct gd_arena arena;

@@ -87,6 +87,21 @@ static bool is_disturbed(const struct gd_rates *rates, const struct gd_trial *tr
   return on_cpus && trial->busy_share > GD_RATES_QUIET;
 }
 
+/* Peaks are measured or of a data sheet, and clocks vary; sums in fp16 count as fp32 may. Above
+   twice the fastest unit nothing was measured on that device. */
+static enum gd_status check_speed(const struct gd_rates *rates, const struct gd_trial *trial,
+                                  struct gd_error *err) {
+  double peak = 0, speed = trial->exec_flops_per_step / trial->step_s;
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    peak = fmax(peak, rates->flops[i]);
+  if (speed <= 2 * peak)
+    return GD_OK;
+  return gd_fail(err, GD_BAD_INPUT,
+                 "a step of %s in %.3g s (step_s) is %.3g FLOP/s, and the peak of the %s is %.3g: "
+                 "this was not measured on it",
+                 trial->model, trial->step_s, speed, rates->device, peak);
+}
+
 enum gd_status gd_learner_add(struct gd_learner *learner, const struct gd_rates *rates,
                               const struct gd_trial *trial, struct gd_error *err) {
   struct gd_hw hw = {0};
@@ -99,6 +114,7 @@ enum gd_status gd_learner_add(struct gd_learner *learner, const struct gd_rates 
     learner->disturbed++;
     return GD_OK;
   }
+  GD_TRY(check_speed(rates, trial, err));
   if (!gd_vec_reserve((void **)&learner->lessons, &learner->capacity, learner->count + 1,
                       sizeof(struct lesson *)))
     return gd_nomem(err, "while trials are planned again");

@@ -301,7 +301,7 @@ enum gd_status gd_calibration_find(const char *name, struct gd_rates *rates, cha
   if (strchr(name, '/') || access(name, F_OK) == 0) {
     if (path)
       snprintf(path, size, "%s", name);
-    return gd_rates_load(rates, name, err);
+    return gd_rates_take(rates, name, err);
   }
   enum gd_status status = gd_calibration_each(seek, &sought, err);
   if (status == GD_OK && !sought.found)

@@ -43,6 +43,47 @@ static enum gd_status predict_plan(struct gd_planner *planner,
   return status;
 }
 
+/* What is planned and predicted. */
+struct choice {
+  struct gd_trial trial;
+  struct gd_candidate full;
+  struct gd_prediction prediction;
+};
+
+/*
+ * The largest useful micro-batch is not always the fastest: half of it may have the memory to save
+ * what it recomputes, or suit the GPU better. Of it, half and a quarter the fastest by prediction
+ * takes the place of trial, full and prediction, so that more memory is not slower.
+ */
+static enum gd_status try_smaller(struct gd_planner *planner,
+                                  const struct gd_trial_options *options,
+                                  const struct gd_predictor *predictor, struct gd_trial *trial,
+                                  struct gd_candidate *full, struct gd_prediction *prediction,
+                                  struct gd_error *err) {
+  enum { HALVINGS = 2 };
+  const struct gd_trial largest = *trial;
+  enum gd_status status = GD_OK;
+  for (int i = 1; i <= HALVINGS && status == GD_OK && prediction->known; i++) {
+    int64_t size = gd_planner_smaller_size(options, &largest, i);
+    struct choice other = {0};
+    if (size == 0)
+      break;
+    status = gd_planner_choose_size(planner, options, size, &other.trial, &other.full, err);
+    if (status == GD_OK && other.trial.status == GD_TRIAL_PLANNED)
+      status = predict_plan(planner, options, predictor, &other.trial, &other.full,
+                            gd_planner_model(planner)->recipe.steps, &other.prediction, err);
+    if (status == GD_OK && other.prediction.known && other.prediction.step_s < prediction->step_s) {
+      gd_candidate_deinit(full);
+      gd_candidate_move(full, &other.full);
+      *trial = other.trial;
+      *prediction = other.prediction;
+    }
+    gd_candidate_deinit(&other.full);
+    gd_planner_take(planner, options, trial);
+  }
+  return status;
+}
+
 enum gd_status gd_planner_predict(struct gd_planner *planner,
                                   const struct gd_trial_options *options,
                                   const struct gd_predictor *predictor, struct gd_trial *trial,
@@ -53,6 +94,8 @@ enum gd_status gd_planner_predict(struct gd_planner *planner,
   if (status == GD_OK && trial->status == GD_TRIAL_PLANNED && predictor)
     status = predict_plan(planner, options, predictor, trial, &full,
                           gd_planner_model(planner)->recipe.steps, prediction, err);
+  if (status == GD_OK && predictor && (options->target || predictor->calibrated))
+    status = try_smaller(planner, options, predictor, trial, &full, prediction, err);
   if (status == GD_OK) /* the next device may have the same plan */
     gd_planner_return(planner, &full);
   gd_candidate_deinit(&full);

@@ -2,7 +2,7 @@
  * Reading published rows; see published.h. The fit is published_fit.c.
  */
 #define _POSIX_C_SOURCE 200809L
-#include "predict/published.h"
+#include "predict/published_int.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -35,54 +35,35 @@ static const struct gd_embedded_file *find_embedded(const char *path) {
   return NULL;
 }
 
-enum column {
-  ID,
-  SOURCE,
-  STACK,
-  GPU,
-  COUNT,
-  MODEL,
-  SEQ,
-  MICRO_BATCH,
-  BATCH,
-  METHOD,
-  PRECISION,
-  ATTENTION,
-  GRADIENT_BYTES,
-  NETWORK,
-  PER_GPU,
-  UNIT,
-  NOTE,
-  COLUMNS
-};
-static const char *const column_names[COLUMNS] = {"id",
-                                                  "source",
-                                                  "stack",
-                                                  "gpu",
-                                                  "count",
-                                                  "model",
-                                                  "seq",
-                                                  "micro_batch",
-                                                  "batch",
-                                                  "method",
-                                                  "precision",
-                                                  "attention",
-                                                  "gradient_bytes",
-                                                  "network_gbit_per_node",
-                                                  "per_gpu",
-                                                  "unit",
-                                                  "note"};
+static const char *const column_names[GD_ROW_COLUMNS] = {"id",
+                                                         "source",
+                                                         "stack",
+                                                         "gpu",
+                                                         "count",
+                                                         "model",
+                                                         "seq",
+                                                         "micro_batch",
+                                                         "batch",
+                                                         "method",
+                                                         "precision",
+                                                         "attention",
+                                                         "gradient_bytes",
+                                                         "network_gbit_per_node",
+                                                         "per_gpu",
+                                                         "unit",
+                                                         "note"};
 
 /* Those from here on, up to PER_GPU and after it, may be missing. */
-static bool is_optional(enum column column) {
-  return column >= ATTENTION && column != PER_GPU;
+static bool is_optional(enum gd_published_column column) {
+  return column >= GD_ROW_ATTENTION && column != GD_ROW_PER_GPU;
 }
 
 struct reader {
   struct gd_published *to;
   struct gd_csv csv;
+  bool own;         /* rows of the user's */
   const char *skip; /* the file of the user's that is not read, since it is to be replaced */
-  int columns[COLUMNS];
+  int columns[GD_ROW_COLUMNS];
   const json_t *models;
   struct key {
     const char *model;
@@ -93,28 +74,30 @@ struct reader {
   } * keys; /* of the works */
 };
 
-static const char *cell(const struct reader *r, int row, enum column column) {
+static const char *cell(const struct reader *r, int row, enum gd_published_column column) {
   return r->columns[column] < 0 ? "" : gd_csv_cell(&r->csv, row, r->columns[column]);
 }
 
-static enum gd_status read_number(const struct reader *r, int row, enum column column, double low,
-                                  double high, double *to, struct gd_error *err) {
+static enum gd_status read_number(const struct reader *r, int row, enum gd_published_column column,
+                                  double low, double high, double *to, struct gd_error *err) {
   *to = 0;
   if (!cell(r, row, column)[0])
     return GD_OK;
   return gd_csv_number(&r->csv, row, r->columns[column], low, high, to, err);
 }
 
-static enum gd_status read_count(const struct reader *r, int row, enum column column, int64_t *to,
-                                 struct gd_error *err) {
+static enum gd_status read_count(const struct reader *r, int row, enum gd_published_column column,
+                                 int64_t *to, struct gd_error *err) {
   double value;
   GD_TRY(gd_csv_number(&r->csv, row, r->columns[column], 1, 1e9, &value, err));
   *to = (int64_t)value;
-  return GD_OK;
+  return (double)*to < value
+             ? gd_csv_mismatch(&r->csv, row, r->columns[column], "a whole number", err)
+             : GD_OK;
 }
 
-static enum gd_status copy(struct reader *r, int row, enum column column, const char **to,
-                           struct gd_error *err) {
+static enum gd_status copy(struct reader *r, int row, enum gd_published_column column,
+                           const char **to, struct gd_error *err) {
   *to = gd_arena_copy_string(&r->to->arena, cell(r, row, column));
   return *to ? GD_OK : gd_nomem(err, "while reading published throughput");
 }
@@ -167,16 +150,43 @@ static enum gd_status check_kind(const struct reader *r, int at, const struct gd
   const bool images = model->family->images;
   const char *unit = images ? "images/s" : "tokens/s";
   if (images && row->seq > 0)
-    return gd_csv_mismatch(&r->csv, at, r->columns[SEQ], "nothing, since its model takes images",
-                           err);
+    return gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_SEQ],
+                           "nothing, since its model takes images", err);
   if (!images && row->seq == 0)
-    return gd_csv_mismatch(&r->csv, at, r->columns[SEQ], "the tokens of a sequence", err);
-  if (cell(r, at, UNIT)[0] && strcmp(cell(r, at, UNIT), unit) != 0)
-    return gd_csv_mismatch(&r->csv, at, r->columns[UNIT], unit, err);
+    return gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_SEQ], "the tokens of a sequence", err);
+  if (cell(r, at, GD_ROW_UNIT)[0] && strcmp(cell(r, at, GD_ROW_UNIT), unit) != 0)
+    return gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_UNIT], unit, err);
   if (row->batch / row->target.count < row->micro_batch)
-    return gd_csv_mismatch(&r->csv, at, r->columns[BATCH],
+    return gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_BATCH],
                            "the samples of a step on all GPUs, a micro-batch of each at least",
                            err);
+  if (row->batch % row->target.count)
+    return gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_BATCH],
+                           "samples that can be shared out evenly among the GPUs", err);
+  const char *attention = cell(r, at, GD_ROW_ATTENTION);
+  if (attention[0] && strcmp(attention, "scores") != 0 && strcmp(attention, "flash") != 0)
+    return gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_ATTENTION],
+                           "scores where they are written to memory, else flash or nothing", err);
+  return GD_OK;
+}
+
+static enum gd_status say_doubt(const struct reader *r, int at,
+                                const struct gd_published_doubt *doubt, struct gd_error *err) {
+  return gd_csv_mismatch(&r->csv, at, r->columns[doubt->column], doubt->expected, err);
+}
+
+/* What no computer does is no measurement. */
+static enum gd_status check_possible(const struct reader *r, int at,
+                                     const struct gd_published_row *row,
+                                     const struct gd_model *model, bool flash,
+                                     struct gd_error *err) {
+  struct gd_published_doubt doubt;
+  bool has = true;
+  if (r->own) /* those of the program are tested */
+    GD_TRY(gd_published_has_memory(row, model, flash, &has, &doubt, err));
+  if (!has || !gd_published_has_rate(row, &r->to->works[row->works],
+                                     model->family->images ? "images/s" : "tokens/s", &doubt))
+    return say_doubt(r, at, &doubt, err);
   return GD_OK;
 }
 
@@ -185,29 +195,38 @@ static bool same_key(const struct key *a, const struct key *b) {
          a->stack == b->stack && a->flash == b->flash && strcmp(a->model, b->model) == 0;
 }
 
-static enum gd_status find_works(struct reader *r, int at, struct gd_published_row *row,
-                                 int64_t scores, struct gd_error *err) {
-  struct gd_model model;
-  GD_TRY(load_model(r, row, &model, err));
-  GD_TRY(check_kind(r, at, row, &model, err));
-  row->kind = gd_family_kind(model.family);
-  struct key key = {
-      .model = row->model,
-      .seq = row->seq,
-      .micro_batch = row->micro_batch,
-      .precision = row->precision,
-      .stack = row->stack,
-      .flash = !scores && gd_stack_has_flash(row->facts, &model, gd_method_is_naive(&row->method))};
-  for (int i = 0; i < r->to->n_works; i++)
-    if (same_key(&r->keys[i], &key)) {
-      row->works = i;
+static enum gd_status find_works(struct reader *r, const struct gd_published_row *row,
+                                 const struct gd_model *model, bool flash, int *works,
+                                 struct gd_error *err) {
+  struct key key = {.model = row->model,
+                    .seq = row->seq,
+                    .micro_batch = row->micro_batch,
+                    .precision = row->precision,
+                    .stack = row->stack,
+                    .flash = flash};
+  for (*works = 0; *works < r->to->n_works; ++*works)
+    if (same_key(&r->keys[*works], &key))
       return GD_OK;
-    }
-  row->works = r->to->n_works;
-  GD_TRY(gd_stack_works_make(row->facts, &model, row->precision, row->micro_batch, key.flash,
-                             !gd_method_is_naive(&row->method), &r->to->works[row->works], err));
+  GD_TRY(gd_stack_works_make(row->facts, model, row->precision, row->micro_batch, flash,
+                             !gd_method_is_naive(&row->method), &r->to->works[*works], err));
   r->keys[r->to->n_works++] = key;
   return GD_OK;
+}
+
+/* What it trains, and whether that can be. */
+static enum gd_status read_model(struct reader *r, int at, struct gd_published_row *row,
+                                 struct gd_error *err) {
+  struct gd_model model;
+  struct gd_published_doubt doubt;
+  GD_TRY(load_model(r, row, &model, err));
+  GD_TRY(check_kind(r, at, row, &model, err));
+  if (!gd_published_has_precision(row, &doubt))
+    return say_doubt(r, at, &doubt, err);
+  row->kind = gd_family_kind(model.family);
+  bool scores = strcmp(cell(r, at, GD_ROW_ATTENTION), "scores") == 0;
+  bool flash = !scores && gd_stack_has_flash(row->facts, &model, gd_method_is_naive(&row->method));
+  GD_TRY(find_works(r, row, &model, flash, &row->works, err));
+  return check_possible(r, at, row, &model, flash, err);
 }
 
 static int fold_of(const char *model) {
@@ -220,13 +239,13 @@ static int fold_of(const char *model) {
 /* A row that is there twice would count twice. */
 static enum gd_status read_id(struct reader *r, int at, struct gd_published_row *row,
                               struct gd_error *err) {
-  const char *id = cell(r, at, ID);
+  const char *id = cell(r, at, GD_ROW_ID);
   bool known = !id[0];
   for (int i = 0; i < r->to->count && !known; i++)
     known = strcmp(r->to->rows[i].id, id) == 0;
   if (known)
-    return gd_csv_mismatch(&r->csv, at, r->columns[ID], "an id that no other row has", err);
-  return copy(r, at, ID, &row->id, err);
+    return gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_ID], "an id that no other row has", err);
+  return copy(r, at, GD_ROW_ID, &row->id, err);
 }
 
 /* This engine's rates are trials, and the paper's have tables of their own. */
@@ -234,8 +253,8 @@ static enum gd_status read_stack(struct reader *r, int at, struct gd_published_r
                                  struct gd_error *err) {
   const struct gd_stacks *stacks = &r->to->stacks;
   struct gd_strbuf names = {0};
-  if (gd_stacks_find(stacks, cell(r, at, STACK), &row->facts, NULL) == GD_OK && !row->facts->own &&
-      !row->facts->paper) {
+  if (gd_stacks_find(stacks, cell(r, at, GD_ROW_STACK), &row->facts, NULL) == GD_OK &&
+      !row->facts->own && !row->facts->paper) {
     row->stack = (int)(row->facts - stacks->all);
     return GD_OK;
   }
@@ -243,8 +262,8 @@ static enum gd_status read_stack(struct reader *r, int at, struct gd_published_r
   for (int i = 0; i < stacks->count; i++)
     if (!stacks->all[i].own && !stacks->all[i].paper)
       gd_strbuf_printf(&names, "%s %s", names.length > 6 ? "," : "", stacks->all[i].name);
-  enum gd_status status =
-      gd_csv_mismatch(&r->csv, at, r->columns[STACK], names.text ? names.text : "a stack", err);
+  enum gd_status status = gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_STACK],
+                                          names.text ? names.text : "a stack", err);
   gd_strbuf_deinit(&names);
   return status;
 }
@@ -252,27 +271,27 @@ static enum gd_status read_stack(struct reader *r, int at, struct gd_published_r
 static enum gd_status read_row(struct reader *r, int at, struct gd_error *err) {
   struct gd_published *to = r->to;
   struct gd_published_row *row = &to->rows[to->count];
-  double seq, network, value;
+  double network, value;
   int64_t count;
   *row = (struct gd_published_row){0};
   GD_TRY(read_id(r, at, row, err));
-  GD_TRY(copy(r, at, SOURCE, &row->source, err));
-  GD_TRY(copy(r, at, GPU, &row->gpu_name, err));
-  GD_TRY(copy(r, at, MODEL, &row->model, err));
-  GD_TRY(copy(r, at, NOTE, &row->note, err));
+  GD_TRY(copy(r, at, GD_ROW_SOURCE, &row->source, err));
+  GD_TRY(copy(r, at, GD_ROW_GPU, &row->gpu_name, err));
+  GD_TRY(copy(r, at, GD_ROW_MODEL, &row->model, err));
+  GD_TRY(copy(r, at, GD_ROW_NOTE, &row->note, err));
   row->group = source_of(to, row->source);
   GD_TRY(read_stack(r, at, row, err));
-  GD_TRY(read_number(r, at, SEQ, 1, 1e9, &seq, err));
-  row->seq = (int64_t)seq;
-  GD_TRY(read_count(r, at, COUNT, &count, err));
-  GD_TRY(read_count(r, at, MICRO_BATCH, &row->micro_batch, err));
-  GD_TRY(read_count(r, at, BATCH, &row->batch, err));
-  GD_TRY(gd_method_parse(cell(r, at, METHOD), &row->method, err));
-  if (!gd_precision_parse(cell(r, at, PRECISION), &row->precision))
-    return gd_csv_mismatch(&r->csv, at, r->columns[PRECISION], "fp32, bf16 or fp16", err);
-  GD_TRY(read_number(r, at, GRADIENT_BYTES, 1, 8, &row->gradient_bytes, err));
-  GD_TRY(read_number(r, at, NETWORK, 0.1, 1e6, &network, err));
-  GD_TRY(gd_csv_number(&r->csv, at, r->columns[PER_GPU], 1e-6, 1e12, &value, err));
+  if (cell(r, at, GD_ROW_SEQ)[0])
+    GD_TRY(read_count(r, at, GD_ROW_SEQ, &row->seq, err));
+  GD_TRY(read_count(r, at, GD_ROW_COUNT, &count, err));
+  GD_TRY(read_count(r, at, GD_ROW_MICRO_BATCH, &row->micro_batch, err));
+  GD_TRY(read_count(r, at, GD_ROW_BATCH, &row->batch, err));
+  GD_TRY(gd_method_parse(cell(r, at, GD_ROW_METHOD), &row->method, err));
+  if (!gd_precision_parse(cell(r, at, GD_ROW_PRECISION), &row->precision))
+    return gd_csv_mismatch(&r->csv, at, r->columns[GD_ROW_PRECISION], "fp32, bf16 or fp16", err);
+  GD_TRY(read_number(r, at, GD_ROW_GRADIENT_BYTES, 1, 8, &row->gradient_bytes, err));
+  GD_TRY(read_number(r, at, GD_ROW_NETWORK, 0.1, 1e6, &network, err));
+  GD_TRY(gd_csv_number(&r->csv, at, r->columns[GD_ROW_PER_GPU], 1e-6, 1e12, &value, err));
   row->per_gpu = value;
   GD_TRY(gd_hw_target(&to->hw, row->gpu_name, (int)count, 0, NULL, NULL, &row->target, err));
   row->gpu_name = row->target.gpu->name;
@@ -286,7 +305,7 @@ static enum gd_status read_row(struct reader *r, int at, struct gd_error *err) {
     row->target.network = &row->network;
   }
   row->fold = fold_of(row->model);
-  GD_TRY(find_works(r, at, row, strcmp(cell(r, at, ATTENTION), "scores") == 0, err));
+  GD_TRY(read_model(r, at, row, err));
   to->count++;
   return GD_OK;
 }
@@ -307,9 +326,9 @@ static enum gd_status read_named_row(struct reader *r, int at, struct gd_error *
 
 static enum gd_status read_rows(struct reader *r, struct gd_error *err) {
   GD_TRY(gd_csv_check_names(&r->csv, err));
-  for (int i = 0; i < COLUMNS; i++) {
+  for (int i = 0; i < GD_ROW_COLUMNS; i++) {
     r->columns[i] = gd_csv_column(&r->csv, column_names[i]);
-    if (r->columns[i] < 0 && !is_optional((enum column)i))
+    if (r->columns[i] < 0 && !is_optional((enum gd_published_column)i))
       return gd_fail(err, GD_BAD_INPUT,
                      "%s has no column '%s'; 'gpudays accuracy add --template' prints them",
                      r->csv.file, column_names[i]);
@@ -323,7 +342,7 @@ static enum gd_status read_rows(struct reader *r, struct gd_error *err) {
 }
 
 void gd_published_template(struct gd_strbuf *out) {
-  for (int i = 0; i < COLUMNS; i++)
+  for (int i = 0; i < GD_ROW_COLUMNS; i++)
     gd_strbuf_printf(out, "%s%s", i ? "," : "", column_names[i]);
   gd_strbuf_append(out, "\nlab-1,our cluster,pytorch-compile,a100,8,gpt2,1024,32,512,free-lunch,"
                         "bf16,,,,,tokens/s,an example without its rate: put yours here\n");
@@ -331,6 +350,7 @@ void gd_published_template(struct gd_strbuf *out) {
 
 static enum gd_status read_path(struct reader *r, const char *path, struct gd_error *err) {
   enum gd_status status = gd_csv_load(&r->csv, path, err);
+  r->own = true;
   if (status == GD_OK)
     status = read_rows(r, err);
   gd_csv_deinit(&r->csv);

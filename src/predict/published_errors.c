@@ -465,11 +465,7 @@ static bool has_name(const char *names, const char *name) {
   return strstr(names, wanted) != NULL;
 }
 
-bool gd_fitted_knows_kind(const struct gd_fitted *fitted, const char *kind) {
-  return has_name(fitted->kinds, kind);
-}
-
-enum gd_published_known gd_fitted_knows(const struct gd_fitted *fitted, const struct gd_gpu *gpu,
+static enum gd_published_known known_of(const struct gd_fitted *fitted, const struct gd_gpu *gpu,
                                         const struct gd_stack_facts *facts) {
   bool known = has_name(fitted->gpus, gpu->name);
   if (facts->rows == 0)
@@ -477,4 +473,17 @@ enum gd_published_known gd_fitted_knows(const struct gd_fitted *fitted, const st
   return known                                                ? GD_KNOWN_BOTH
          : has_name(fitted->architectures, gpu->architecture) ? GD_KNOWN_STACK
                                                               : GD_KNOWN_STACK_ALONE;
+}
+
+void gd_fitted_stand(const struct gd_fitted *fitted, const struct gd_gpu *gpu,
+                     const struct gd_stack_facts *facts, const struct gd_model *models,
+                     int n_models, struct gd_fitted_ground *ground) {
+  const char *unlike = NULL;
+  for (int i = 0; i < n_models && !unlike; i++)
+    if (!has_name(fitted->kinds, gd_family_kind(models[i].family)))
+      unlike = gd_family_kind(models[i].family);
+  ground->known = unlike ? GD_KNOWN_NOTHING : known_of(fitted, gpu, facts);
+  ground->interval = &fitted->of[ground->known];
+  snprintf(ground->words, sizeof ground->words, "%s%s%s", gd_published_known_words(ground->known),
+           unlike ? ", none of them of a " : "", unlike ? unlike : "");
 }

@@ -81,9 +81,19 @@ struct gd_fitted {
   int rows, sources;
 };
 enum gd_status gd_fitted_load(struct gd_fitted *fitted, struct gd_error *err) GD_MUST_USE;
-enum gd_published_known gd_fitted_knows(const struct gd_fitted *fitted, const struct gd_gpu *gpu,
-                                        const struct gd_stack_facts *facts);
-bool gd_fitted_knows_kind(const struct gd_fitted *fitted, const char *kind);
+
+/* What a prediction of models by a stack on a GPU rests on, and so its interval: `plan` and `why`
+   ask here. Of models of which nobody published a rate, less is known than of any row that was left
+   out: theirs is the widest. */
+enum { GD_FITTED_WORDS = 192 };
+struct gd_fitted_ground {
+  enum gd_published_known known;
+  const struct gd_published_interval *interval;
+  char words[GD_FITTED_WORDS]; /* gd_published_known_words, and which models nobody published */
+};
+void gd_fitted_stand(const struct gd_fitted *fitted, const struct gd_gpu *gpu,
+                     const struct gd_stack_facts *facts, const struct gd_model *models,
+                     int n_models, struct gd_fitted_ground *ground);
 /* "figures of that software were published for this GPU" */
 const char *gd_published_known_words(enum gd_published_known known);
 

@@ -182,6 +182,9 @@ struct gd_rates_range gd_rates_range(const struct gd_rates *rates, enum gd_op_ki
 /* Calibration files. GD_BAD_INPUT names the field; rates must be zeroed or deinitialised. */
 enum gd_status gd_rates_load(struct gd_rates *rates, const char *path,
                              struct gd_error *err) GD_MUST_USE;
+/* Somebody else's: where the catalogue has its GPU, no faster than that can be. */
+enum gd_status gd_rates_take(struct gd_rates *rates, const char *path,
+                             struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_rates_parse(struct gd_rates *rates, const struct gd_json *json,
                               struct gd_error *err) GD_MUST_USE;
 /* Whole or not at all. */

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "hw/hw.h"
 #include "predict/rates.h"
 
 enum { FORMAT = 1, MOST_POINTS = 100000 };
@@ -315,6 +316,37 @@ enum gd_status gd_rates_load(struct gd_rates *rates, const char *path, struct gd
   if (status == GD_OK)
     status = gd_rates_parse(rates, &json, err);
   gd_json_deinit(&json);
+  return status;
+}
+
+/* Twice the data sheet's is no such GPU: clocks vary by a tenth. */
+static enum gd_status check_gpu(const struct gd_rates *rates, const struct gd_gpu *gpu,
+                                const char *path, struct gd_error *err) {
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    if (gpu->flops[i] > 0 && rates->flops[i] > 2 * gpu->flops[i])
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: peaks.%s is %.3g FLOP/s, and the data sheet of the %s says %.3g: this "
+                     "was not measured on it",
+                     path, gd_unit_name((enum gd_peak)i), rates->flops[i], gpu->title,
+                     gpu->flops[i]);
+  if (rates->memory_bytes_per_s > 2 * gpu->memory_bytes_per_s)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s: memory_bytes_per_s is %.3g, and the data sheet of the %s says %.3g: this "
+                   "was not measured on it",
+                   path, rates->memory_bytes_per_s, gpu->title, gpu->memory_bytes_per_s);
+  return GD_OK;
+}
+
+enum gd_status gd_rates_take(struct gd_rates *rates, const char *path, struct gd_error *err) {
+  struct gd_hw hw = {0};
+  const struct gd_gpu *gpu;
+  GD_TRY(gd_rates_load(rates, path, err));
+  enum gd_status status = rates->gpu[0] ? gd_hw_load(&hw, err) : GD_OK;
+  if (status == GD_OK && rates->gpu[0] && gd_hw_gpu(&hw, rates->gpu, &gpu, NULL) == GD_OK)
+    status = check_gpu(rates, gpu, path, err);
+  gd_hw_deinit(&hw);
+  if (status != GD_OK)
+    gd_rates_deinit(rates);
   return status;
 }
 

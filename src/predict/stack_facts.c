@@ -104,6 +104,9 @@ static enum gd_status read_figures(struct reader *r, struct gd_stack_facts *fact
   if (gd_json_has(r->json->root, "update_launches"))
     GD_TRY(gd_json_number(r->json, r->json->root, "update_launches", 0, 1000,
                           &facts->update_launches, err));
+  facts->memory_over = GD_STACK_MEMORY_OVER;
+  if (gd_json_has(r->json->root, "memory_over"))
+    GD_TRY(gd_json_number(r->json, r->json->root, "memory_over", 1, 4, &facts->memory_over, err));
   facts->start[GD_STACK_HOST] *= 1e-6;
   memcpy(facts->value, facts->start, sizeof facts->value);
   return GD_OK;

@@ -108,6 +108,17 @@ enum gd_status gd_stack_works_make(const struct gd_stack_facts *facts, const str
   return status;
 }
 
+double gd_stack_works_least_s(const struct gd_stack_works *works, const struct gd_gpu_model *gpu) {
+  double seconds = 0;
+  for (int i = 0; i < works->count; i++) {
+    const struct gd_work *work = &works->all[i].work;
+    double peak = gpu->flops[work->unit] * gpu->power.clock_most;
+    if (work->flops > 0 && peak > 0)
+      seconds += works->all[i].count * work->flops / peak;
+  }
+  return seconds;
+}
+
 /* --- a micro-step --------------------------------------------------------------------------- */
 
 /* What one phase takes on the GPU, and how many ops the host launches. */

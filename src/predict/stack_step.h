@@ -37,6 +37,8 @@ enum gd_status gd_stack_works_make(const struct gd_stack_facts *facts, const str
                                    bool tf32, struct gd_stack_works *works,
                                    struct gd_error *err) GD_MUST_USE;
 void gd_stack_works_deinit(struct gd_stack_works *works); /* safe on a zeroed one */
+/* Seconds of the multipliers alone at their peak and highest clock: no micro-step takes less. */
+double gd_stack_works_least_s(const struct gd_stack_works *works, const struct gd_gpu_model *gpu);
 
 struct gd_stack_run {
   const struct gd_stack_facts *facts;

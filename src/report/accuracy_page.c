@@ -463,8 +463,8 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
       "1,000 launches ahead, so that the last kernels of a micro-step are in\nno time that it "
       "takes, unless the software waits by itself: FSDP does before it gathers, DeepSpeed from "
       "ZeRO 2 on and where\nit offloads. This is why cells above the peak exist, and why data "
-      "parallel and ZeRO 1 win there. `gpudays plan --stack paper`\nsays how long a run would "
-      "take that waits.\n");
+      "parallel and ZeRO 1 win there. `gpudays plan --stack paper`\nanswers with days of a run, "
+      "which waits, and has this clock's next to them.\n");
   parameters(a, out);
   gd_strbuf_printf(out,
                    "\nWhat is in the model was chosen with these tables in view; the values of its "

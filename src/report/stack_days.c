@@ -5,17 +5,12 @@
 
 #include <stdio.h>
 
-/* Of a run: the paper's clock leaves out what the GPU still has to do. */
-static double run_days(const struct gd_stack_row *row) {
-  return row->waited_days > 0 ? row->waited_days : row->days;
-}
-
 /* The shortest run that fits; where none does, any. */
 static const struct gd_stack_row *best_of(const struct gd_stack_plan *plan) {
   const struct gd_stack_row *best = &plan->rows[0];
   for (int i = 1; i < plan->count; i++) {
     const struct gd_stack_row *row = &plan->rows[i];
-    if (row->fits && (!best->fits || run_days(row) < run_days(best)))
+    if (row->fits && (!best->fits || row->days < best->days))
       best = row;
   }
   return best;
@@ -27,10 +22,9 @@ static void set_time(const struct gd_stack_plan *plan, struct gd_time *time) {
   time->state = best->fits ? GD_TIME_KNOWN : GD_TIME_INFEASIBLE;
   if (!best->fits)
     return;
-  double longer = run_days(best) / best->days;
-  time->days = longer * best->days;
-  time->days_low = longer * best->days_low;
-  time->days_high = longer * best->days_high;
+  time->days = best->days;
+  time->days_low = best->days_low;
+  time->days_high = best->days_high;
   time->gpu_power_w = best->step.watts;
   snprintf(time->method, sizeof time->method, "%s", gd_method_name(&best->method, name));
   int length = snprintf(time->source, sizeof time->source, "%.*s", (int)sizeof time->source - 48,

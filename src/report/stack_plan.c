@@ -56,18 +56,29 @@ static void judge_paper(struct gd_stack_plan *plan, bool known_models) {
   double error = fmax(score->p90, plan->validated ? 0 : GD_PREDICT_UNVALIDATED);
   plan->low = 1 - error;
   plan->high = 1 + error;
-  snprintf(
-      plan->basis, sizeof plan->basis,
-      "%sthe paper's software on the %s, fitted to its Tables 1 and 4; on GPUs that a fit had not "
-      "seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
-      plan->validated ? "" : "unvalidated; ", target->gpu->title, 100 * score->median, plan->low,
-      plan->high);
+  snprintf(plan->basis, sizeof plan->basis,
+           "%sthe paper's software on the %s, fitted to its Tables 1 and 4, by their clock; on "
+           "GPUs that "
+           "a fit had not seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
+           plan->validated ? "" : "unvalidated; ", target->gpu->title, 100 * score->median,
+           plan->low, plan->high);
 }
 
-static void set_days(const struct gd_stack_plan *plan, struct gd_stack_row *row, double step_s) {
-  row->step_s = step_s;
-  row->days = step_s * (double)row->model->recipe.steps / 86400;
-  row->days_low = row->days * plan->low;
+/* Seconds of a step at 100 % of the data sheet's peak. */
+static double least_step_s(const struct gd_stack_plan *plan, const struct gd_stack_row *row,
+                           double sample_flops) {
+  double peak = gd_estimate_peak(plan->target.gpu, row->precision, GD_PEAKS_DATASHEET);
+  double flops = sample_flops * (double)row->model->recipe.batch;
+  return peak > 0 ? flops / (peak * plan->target.count) : 0;
+}
+
+/* Nothing is above the peak, and so neither is an end of an interval. */
+static void set_days(const struct gd_stack_plan *plan, struct gd_stack_row *row, double step_s,
+                     double least_s) {
+  const double steps_a_day = (double)row->model->recipe.steps / 86400;
+  row->step_s = fmax(step_s, least_s);
+  row->days = row->step_s * steps_a_day;
+  row->days_low = fmax(row->days * plan->low, least_s * steps_a_day);
   row->days_high = row->days * plan->high;
 }
 
@@ -84,9 +95,9 @@ static void fill_paper_row(struct gd_stack_plan *plan, const struct gd_stack_mod
     return;
   struct gd_stack_time time;
   gd_stack_time(model, &point, &plan->target, &plan->accuracy.all.fit, &time);
-  set_days(plan, row, time.step_s);
-  if (time.waited_s > time.step_s)
-    row->waited_days = row->days * time.waited_s / time.step_s;
+  set_days(plan, row, time.waited_s,
+           least_step_s(plan, row, model->graphs[point.mode].model_flops));
+  row->clock_days = time.step_s * (double)row->model->recipe.steps / 86400;
 }
 
 /* --- what several questions share ------------------------------------------------------------- */
@@ -160,33 +171,21 @@ static void forget_counted(struct gd_stack_plan *plan) {
 
 /* --- the others ------------------------------------------------------------------------------ */
 
-/* Of models of which nobody published a rate, less is known than of any that is left out: their
-   interval is the widest. */
 static void judge_stack(struct gd_stack_plan *plan, const struct gd_stack_asked *asked) {
-  enum gd_published_known known = gd_fitted_knows(&plan->fitted, plan->target.gpu, plan->facts);
-  const char *unlike = NULL;
-  for (int i = 0; i < asked->n_models && !unlike; i++)
-    if (!gd_fitted_knows_kind(&plan->fitted, gd_family_kind(asked->models[i].family)))
-      unlike = gd_family_kind(asked->models[i].family);
-  known = unlike ? GD_KNOWN_NOTHING : known;
-  const struct gd_published_interval *interval = &plan->fitted.of[known];
-  plan->validated = known == GD_KNOWN_BOTH;
-  plan->low = interval->low;
-  plan->high = interval->high;
+  struct gd_fitted_ground ground;
+  gd_fitted_stand(&plan->fitted, plan->target.gpu, plan->facts, asked->models, asked->n_models,
+                  &ground);
+  plan->validated = ground.known == GD_KNOWN_BOTH;
+  plan->low = ground.interval->low;
+  plan->high = ground.interval->high;
   snprintf(
       plan->basis, sizeof plan->basis,
-      "%s%s on the %s, by a model of the GPU and of the software that rests on %s%s%s; on rows "
-      "that "
-      "a fit had not seen, every source weighing the same, median error %.0f %%, interval of 90 %% "
+      "%s%s on the %s, by a model of the GPU and of the software that rests on %s; on rows that a "
+      "fit had not seen, every source weighing the same, median error %.0f %%, interval of 90 %% "
       "x%.2f to x%.2f",
       plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
-      gd_published_known_words(known), unlike ? ", none of them of a " : "", unlike ? unlike : "",
-      100 * interval->median, plan->low, plan->high);
+      ground.words, 100 * ground.interval->median, plan->low, plan->high);
 }
-
-/* Estimates of memory were off by a third at most where they were compared (results/accuracy.md),
-   so that a micro-batch that was asked for is refused only beyond that. */
-static const double memory_margin = 1.4;
 
 static double device_limit(const struct gd_stack_plan *plan) {
   return plan->limits.device_bytes > 0 ? plan->limits.device_bytes
@@ -208,7 +207,7 @@ static void choose_micro_batch(const struct gd_stack_plan *plan, const struct gd
                                struct gd_stack_row *row) {
   int64_t own = row->model->recipe.batch / plan->target.count, fixed = plan->limits.micro_batch;
   int64_t size = fixed > 0 ? fixed : 1;
-  double margin = fixed > 0 ? memory_margin : 1;
+  double margin = fixed > 0 ? plan->facts->memory_over : 1;
   for (; size <= own; size += plan->limits.any_size ? 1 : size) {
     struct gd_stack_bytes bytes;
     gd_stack_facts_bytes(plan->facts, graph, &row->method, plan->target.count, (double)size,
@@ -252,7 +251,8 @@ static enum gd_status fill_row(struct gd_stack_plan *plan, struct gd_stack_row *
       .accumulation = own / (double)row->micro_batch,
       .value = {facts->value[GD_STACK_TRAFFIC], facts->value[GD_STACK_HOST]}};
   gd_stack_step(&run, &row->step);
-  set_days(plan, row, row->step.seconds);
+  set_days(plan, row, row->step.seconds,
+           least_step_s(plan, row, works->works.model_flops / (double)row->micro_batch));
   return GD_OK;
 }
 

@@ -36,9 +36,9 @@ struct gd_stack_row {
   struct gd_stack_bytes bytes;
   bool fits;
   bool tight;                  /* by the estimate it does not, but that is not sure */
-  double step_s, days;         /* where it fits */
-  double waited_days;          /* of a run that waits for the GPU; 0: as days */
-  double days_low, days_high;  /* 90 % of such times lie between */
+  double step_s, days;         /* where it fits: of a run */
+  double clock_days;           /* by the paper's clock, which does not wait for the GPU; else 0 */
+  double days_low, days_high;  /* 90 % of such times lie between, none above the GPU's peak */
   struct gd_stack_step step;   /* seconds 0: the paper's clock, which has none */
   int number;                  /* its place in the order of asking */
   enum gd_precision precision; /* that the GPU runs the recipe in */

@@ -4,6 +4,7 @@
 #include "search/stand_in.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,27 +88,65 @@ double gd_stand_ins_distance(const struct gd_stand_ins *in, const struct gd_outl
 
 /* --- their days ---------------------------------------------------------------------------- */
 
-void gd_stand_ins_days(const struct gd_stand_ins *in, const struct gd_point *points, int each,
-                       struct gd_stand_in_days *days) {
-  double logs = 0, watts = 0;
-  int known = 0, powered = 0;
-  *days = (struct gd_stand_in_days){0};
+void gd_stand_ins_best(const struct gd_stand_ins *in, const struct gd_point *points, int each,
+                       struct gd_stand_in_answer answers[GD_STAND_INS]) {
   for (int i = 0; i < in->count; i++) {
+    struct gd_stand_in_answer *answer = &answers[i];
     const struct gd_point *best = gd_points_best(&points[i * each], each);
+    *answer = (struct gd_stand_in_answer){.fits = best};
     if (!best)
       continue;
+    snprintf(answer->method, sizeof answer->method, "%s", best->trial.method);
     const struct gd_prediction *p = &best->prediction;
-    days->fits[i] = true;
-    days->fitting++;
-    days->methods[i] = best->trial.method;
-    if (!p->known)
+    if (p->known) {
+      answer->days = p->days;
+      answer->low = p->days_low;
+      answer->high = p->days_high;
+      answer->power_w = p->power_w;
+    }
+  }
+}
+
+/* What fits, by offloading, though the state of this size does not: N of at least nearly as much.
+ */
+#define LIKE_SIZE 0.9
+
+/* Whether the state alone, however it is split, is more than the GPUs hold, and where it goes then
+   is not known from a model of that size. */
+static bool is_too_large(const struct gd_stand_ins *in, const struct gd_outline *outline,
+                         const struct gd_stand_in_answer *answers, struct gd_stand_in_place place) {
+  if (place.memory_bytes <= 0 ||
+      GD_STATE_BYTES_LOW * outline->parameters / place.count <= place.memory_bytes)
+    return false;
+  for (int i = 0; i < in->count; i++)
+    if (answers[i].fits && in->active[i] >= LIKE_SIZE * outline->parameters)
+      return false;
+  return true;
+}
+
+void gd_stand_ins_days(const struct gd_stand_ins *in, const struct gd_outline *outline,
+                       const struct gd_stand_in_answer answers[GD_STAND_INS],
+                       struct gd_stand_in_place place, struct gd_stand_in_days *days) {
+  double logs = 0, watts = 0;
+  int known = 0, powered = 0;
+  size_t length = 0;
+  *days = (struct gd_stand_in_days){.too_large = is_too_large(in, outline, answers, place)};
+  for (int i = 0; i < in->count; i++) {
+    const struct gd_stand_in_answer *answer = &answers[i];
+    if (!answer->fits)
       continue;
-    logs += log(p->days);
-    days->low = known == 0 ? p->days_low : fmin(days->low, p->days_low);
-    days->high = fmax(days->high, p->days_high);
+    days->fitting++;
+    if (length < sizeof days->names)
+      length += (size_t)snprintf(days->names + length, sizeof days->names - length, "%s%s (%s)",
+                                 length ? ", " : "", in->models[i].name, answer->method);
+    if (answer->days <= 0 || days->too_large)
+      continue;
+    logs += log(answer->days);
+    days->low = known == 0 ? answer->low : fmin(days->low, answer->low);
+    days->high = fmax(days->high, answer->high);
     known++;
-    if (p->power_w > 0) {
-      watts += p->power_w;
+    if (answer->power_w > 0) {
+      watts += answer->power_w;
       powered++;
     }
   }

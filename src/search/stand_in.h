@@ -7,8 +7,8 @@
  *
  *   struct gd_stand_ins in;
  *   GD_TRY(gd_stand_ins_find(&outline, &in, err));
- *   ... plan in.models[0] to [in.count - 1] ...
- *   gd_stand_ins_days(&in, points, each, &days);
+ *   ... plan in.models[0] to [in.count - 1] into answers ...
+ *   gd_stand_ins_days(&in, &outline, answers, place, &days);
  */
 #ifndef GD_SEARCH_STAND_IN_H
 #define GD_SEARCH_STAND_IN_H
@@ -32,15 +32,34 @@ enum gd_status gd_stand_ins_find(const struct gd_outline *outline, struct gd_sta
 /* How many times larger, or smaller, the nearest one is; at least 1. */
 double gd_stand_ins_distance(const struct gd_stand_ins *in, const struct gd_outline *outline);
 
+/* What is predicted of one of them on some hardware. */
+struct gd_stand_in_answer {
+  bool fits;
+  double days, low, high; /* 0: it fits, but nothing is predicted */
+  double power_w;         /* of a GPU; 0: not known */
+  char method[GD_METHOD_NAME];
+};
+/* The best of planned points; points: of each stand-in `each`, in their order. */
+void gd_stand_ins_best(const struct gd_stand_ins *in, const struct gd_point *points, int each,
+                       struct gd_stand_in_answer answers[GD_STAND_INS]);
+
+/* The hardware of the answers. */
+struct gd_stand_in_place {
+  int count;           /* of GPUs */
+  double memory_bytes; /* of each; 0: not known */
+};
+
 struct gd_stand_in_days {
   double days, low, high; /* 0: none of them fits, or nothing is predicted */
   double power_w;         /* of a GPU, mean of those that say it; 0: none does */
   int fitting;            /* of them */
-  bool fits[GD_STAND_INS];
-  const char *methods[GD_STAND_INS]; /* by which each is fastest, borrowed from the points */
+  /* Parameters, gradients and Adam's moments alone are more than the GPUs hold, and no stand-in of
+     that size offloads them: no days. */
+  bool too_large;
+  char names[256]; /* of those that fit: "pythia-1.4b (free-lunch), ..." */
 };
-/* points: of each stand-in `each`, in their order. */
-void gd_stand_ins_days(const struct gd_stand_ins *in, const struct gd_point *points, int each,
-                       struct gd_stand_in_days *days);
+void gd_stand_ins_days(const struct gd_stand_ins *in, const struct gd_outline *outline,
+                       const struct gd_stand_in_answer answers[GD_STAND_INS],
+                       struct gd_stand_in_place place, struct gd_stand_in_days *days);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The clock that keeps its word; see drift.h.
+ * Steps against the expected step time; see drift.h.
  */
 #include "train/drift.h"
 
@@ -164,9 +164,15 @@ const char *gd_drift_judge(struct gd_drift *d, const struct gd_drift_seen *seen,
   d->said |= causes.found;
   if (!tells)
     return NULL;
-  snprintf(d->sentence, sizeof d->sentence, "a step takes %s, %.0f %% %s than the %s said (%s): %s",
-           now, 100 * fabs(share), share >= 0 ? "longer" : "less", d->expected.by, then,
-           text[0] ? text : "nothing is seen that slows it down");
+  if (share <= most) /* steps are as expected; the time between them is not */
+    snprintf(d->sentence, sizeof d->sentence,
+             "checkpoints stop the run for %.0f %% of the time (a step takes %s; the %s said %s); "
+             "--checkpoint-every sets how often",
+             100 * stalled, now, d->expected.by, then);
+  else
+    snprintf(d->sentence, sizeof d->sentence,
+             "a step takes %s, %.0f %% longer than the %s said (%s): %s", now, 100 * share,
+             d->expected.by, then, text[0] ? text : "nothing is seen that slows it down");
   return d->sentence;
 }
 

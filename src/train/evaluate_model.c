@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "data/preprocessor.h"
 #include "data/tokenizer.h"
 #include "exec/forward.h"
 #include "train/run_settings.h"
@@ -20,6 +21,7 @@ struct evaluating {
   struct gd_dataset data;
   struct gd_source images; /* of a model of images */
   struct gd_forward forward;
+  struct gd_arena arena;
   struct gd_tokenizer *tokenizer; /* NULL: none is known, and bits a byte are not told */
   int64_t samples, micro_batch;
   double bytes; /* of the text of all tokens that are predicted */
@@ -39,14 +41,17 @@ static const char *known_classes(const struct gd_run_settings *run, bool *gone) 
 static enum gd_status open_images(struct evaluating *e, bool *gone, struct gd_error *err) {
   const struct gd_model_evaluation *asked = e->asked;
   const struct gd_run_settings *run = asked->trained->is_run ? &asked->trained->settings : NULL;
-  struct gd_run_settings settings = {.augment = "none", .normalize = "imagenet"};
+  struct gd_run_settings settings = {.augment = "none"};
   struct gd_source_options train, options;
   e->model.soft_targets = true; /* the loss that counts what was found */
   if (run)
     settings = *run;
   settings.model = e->model;
-  if (asked->normalize)
-    settings.normalize = asked->normalize;
+  settings.normalize = asked->normalize;
+  if (!settings.normalize)
+    GD_TRY(gd_run_normalize_of(asked->trained, &settings.normalize, err));
+  if (!settings.normalize)
+    settings.normalize = gd_normalizations[GD_NORMALIZE_IMAGENET].name;
   if (asked->n_files > 0) {
     settings.eval = asked->files;
     settings.n_eval = asked->n_files;
@@ -56,6 +61,9 @@ static enum gd_status open_images(struct evaluating *e, bool *gone, struct gd_er
   }
   GD_TRY(gd_run_data_options(&settings, 1, asked->data_threads, &train, &options, err));
   options.images.classes_of = known_classes(run, gone);
+  if (!run)
+    GD_TRY(gd_class_names_read(asked->trained->weights, &e->arena, &options.images.class_names,
+                               &options.images.n_class_names, err));
   GD_TRY(gd_source_open(&e->images, &options, NULL, err));
   e->samples = e->images.samples;
   if (asked->samples > 0 && asked->samples < e->samples)
@@ -199,5 +207,6 @@ enum gd_status gd_evaluate_model(const struct gd_model_evaluation *asked,
   gd_source_close(&e.images);
   gd_dataset_close(&e.data);
   gd_tokenizer_free(e.tokenizer);
+  gd_arena_deinit(&e.arena);
   return status;
 }

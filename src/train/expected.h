@@ -9,14 +9,14 @@
 
 struct gd_expected {
   double step_s;    /* 0: nobody said */
-  double tolerance; /* share that a step may take longer, and the word is kept */
+  double tolerance; /* a step may take longer by that share of it */
   const char *by;   /* "trial", "prediction" or "" */
 };
 
 /*
  * store: its path, as of gd_store_open. Of several trials of the plan the shortest one counts that
- * was not disturbed. A prediction needs a calibration of this machine, and keeps its word within
- * its own interval. What cannot be read leaves it unknown: it never fails.
+ * was not disturbed. A prediction needs a calibration of this machine, and tolerates what lies
+ * within its own interval. What cannot be read leaves it unknown: it never fails.
  */
 void gd_expected_find(const char *store, const struct gd_session *session,
                       const struct gd_model *model, const struct gd_trial *plan,

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "train/run_folder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -80,8 +81,10 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
     json_object_set_new(run, "ranks", json_integer((json_int_t)s->ranks));
   if (run && s->threads > 0)
     json_object_set_new(run, "threads", json_integer((json_int_t)s->threads));
-  if (run && s->deterministic)
-    json_object_set_new(run, "deterministic", json_true());
+  if (run && s->deterministic[0])
+    json_object_set_new(run, "deterministic",
+                        strcmp(s->deterministic, "1") == 0 ? json_true()
+                                                           : json_string(s->deterministic));
   if (run && s->data_hash && s->data_hash[0])
     json_object_set_new(run, "data_hash", json_string(s->data_hash));
   struct gd_strbuf text = {0};
@@ -179,7 +182,11 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
     GD_TRY(gd_json_int(json, json->root, "ranks", 0, RANKS_MOST, &s->ranks, err));
   if (gd_json_has(json->root, "threads"))
     GD_TRY(gd_json_int(json, json->root, "threads", 0, THREADS_MOST, &s->threads, err));
-  s->deterministic = json_is_true(json_object_get(json->root, "deterministic"));
+  const json_t *deterministic = json_object_get(json->root, "deterministic");
+  const char *kept = json_string_value(deterministic);
+  s->deterministic = json_is_true(deterministic)         ? "1"
+                     : kept && strcmp(kept, "kept") == 0 ? "kept"
+                                                         : "";
   if (s->model.family->images)
     GD_TRY(read_images(json, arena, s, err));
   s->method = gd_arena_copy_string(arena, method);
@@ -212,13 +219,37 @@ int64_t gd_run_folder_ranks(const char *folder) {
   return ranks;
 }
 
+uint64_t gd_run_folder_choices(const char *folder) {
+  char path[GD_FILE_PATH];
+  uint64_t sum = 0;
+  DIR *list = opendir(path_in(path, folder, "kernels"));
+  for (struct dirent *entry; list && (entry = readdir(list)) != NULL;)
+    if (strstr(entry->d_name, "-rank"))
+      sum += entry->d_ino;
+  if (list)
+    closedir(list);
+  return sum;
+}
+
+/* Files that have this in their names. */
+static void remove_files(const char *path, const char *part) {
+  DIR *list = opendir(path);
+  for (struct dirent *entry; list && (entry = readdir(list)) != NULL;)
+    if (strstr(entry->d_name, part))
+      unlinkat(dirfd(list), entry->d_name, 0);
+  if (list)
+    closedir(list);
+}
+
 void gd_run_folder_forget(const char *folder) {
   static const char *const files[] = {"log.jsonl", "tokenizer.json", "run.json", ".lock"};
-  static const char *const folders[] = {"checkpoints", "tensorboard"};
+  static const char *const folders[] = {"checkpoints", "tensorboard", "kernels"};
   char path[GD_FILE_PATH];
   struct stat about;
   if (stat(path_in(path, folder, "log.jsonl"), &about) == 0 && about.st_size > 0)
     return;
+  remove_files(path_in(path, folder, "kernels"), "-rank");
+  remove_files(path_in(path, folder, "tensorboard"), "events.out.tfevents.");
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
     if (rmdir(path_in(path, folder, folders[i])) != 0 && errno != ENOENT)
       return; /* something is in it */

@@ -33,9 +33,9 @@ struct gd_run_settings {
   int64_t checkpoint_steps;
   double checkpoint_s;
   int64_t keep, eval_steps, eval_samples;
-  int64_t ranks;      /* that --ranks started it with; 0: it did not say */
-  int64_t threads;    /* of --threads; 0: all */
-  bool deterministic; /* --deterministic */
+  int64_t ranks;             /* that --ranks started it with; 0: it did not say */
+  int64_t threads;           /* of --threads; 0: all */
+  const char *deterministic; /* GPUDAYS_DETERMINISTIC, "kept" or "1"; "": it is not */
 };
 
 /* Whether there is a run in the folder. */
@@ -48,6 +48,8 @@ int64_t gd_run_folder_ranks(const char *folder);
 enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
                                   struct gd_run_settings *settings,
                                   struct gd_error *err) GD_MUST_USE;
+/* Another number once RUN/kernels has further choices, since a file is replaced then; 0: none. */
+uint64_t gd_run_folder_choices(const char *folder);
 /* Removes what a run without a logged step and without a checkpoint has written. */
 void gd_run_folder_forget(const char *folder);
 /* Takes the run for this process, until *fd is closed or the process ends. GD_ENVIRONMENT: another

@@ -10,6 +10,7 @@
 #include "base/cache.h"
 #include "base/cpus.h"
 #include "base/file.h"
+#include "data/preprocessor.h"
 #include "data/tokenizer.h"
 #include "trial/agree.h"
 
@@ -61,6 +62,36 @@ enum gd_status gd_run_set_mask(struct gd_run_settings *s, int64_t given, struct 
         "%s fills in masked tokens, and which token masks is not known: --mask-token ID, "
         "or --tokenizer FILE with a token <mask> or [MASK]",
         s->model.name);
+  return GD_OK;
+}
+
+static enum gd_status folder_normalize(const char *folder, const char **normalize,
+                                       struct gd_error *err) {
+  enum gd_normalize by;
+  bool found;
+  GD_TRY(gd_preprocessor_read(folder, &by, &found, err));
+  *normalize = found ? gd_normalizations[by].name : NULL;
+  return GD_OK;
+}
+
+enum gd_status gd_run_normalize_of(const struct gd_trained *trained, const char **normalize,
+                                   struct gd_error *err) {
+  *normalize = trained->settings.normalize;
+  return trained->is_run ? GD_OK : folder_normalize(trained->weights, normalize, err);
+}
+
+enum gd_status gd_run_set_images(struct gd_run_settings *s, const struct gd_run_images *given,
+                                 struct gd_error *err) {
+  s->augment = given->augment ? given->augment : "crop,flip";
+  s->label_smoothing = given->label_smoothing ? *given->label_smoothing : 0;
+  s->normalize = given->normalize;
+  s->model.soft_targets = s->model.family->images;
+  if (s->model.family->images && !s->normalize && given->init)
+    GD_TRY(gd_run_normalize_of(given->init, &s->normalize, err));
+  if (s->model.family->images && !s->normalize)
+    GD_TRY(folder_normalize(given->model, &s->normalize, err));
+  if (!s->normalize)
+    s->normalize = gd_normalizations[GD_NORMALIZE_IMAGENET].name;
   return GD_OK;
 }
 

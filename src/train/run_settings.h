@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "data/source.h"
 #include "train/run_folder.h"
+#include "train/trained.h"
 #include "trial/choose.h"
 
 /*
@@ -24,6 +25,24 @@ int64_t gd_run_usual_mask(int64_t classes);
    usual vocabularies of BERT and RoBERTa. GD_BAD_INPUT: a model that needs one has none. */
 enum gd_status gd_run_set_mask(struct gd_run_settings *s, int64_t given,
                                struct gd_error *err) GD_MUST_USE;
+/* What was said of the images of a new run; NULL: not given. */
+struct gd_run_images {
+  const char *augment, *normalize;
+  const double *label_smoothing;
+  const char *model;             /* as it was named: a folder, or a preset */
+  const struct gd_trained *init; /* whose weights it begins with */
+};
+/*
+ * Of a model of images, what is done with them: as given, else crop,flip without smoothing, and
+ * normalized as the model that it begins with was, else as preprocessor_config.json of the model's
+ * folder says, else as ImageNet.
+ */
+enum gd_status gd_run_set_images(struct gd_run_settings *s, const struct gd_run_images *given,
+                                 struct gd_error *err) GD_MUST_USE;
+/* How a model with its weights normalizes pixels: as the run does, or preprocessor_config.json
+   says; NULL: neither does. */
+enum gd_status gd_run_normalize_of(const struct gd_trained *trained, const char **normalize,
+                                   struct gd_error *err) GD_MUST_USE;
 /*
  * As many steps as see all samples so often, of a run whose data is set; the last one may begin
  * another epoch. GD_BAD_INPUT: files with weights, whose epochs have lengths of their own, or too

@@ -21,6 +21,7 @@
 #include "store/store_runs.h"
 #include "train/drift.h"
 #include "train/evaluate.h"
+#include "train/publish.h"
 #include "train/run_folder.h"
 #include "train/run_log.h"
 #include "train/train_fault.h"
@@ -48,11 +49,12 @@ struct training {
   struct gd_trial plan;
   struct gd_source data, eval;
   struct micro_batch staged; /* what the staging memory holds; count 0: nothing of use */
+  bool chose;                /* kernels that the run had not chosen before */
   bool images;               /* samples are images, not sequences */
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
   struct gd_drift drift;
-  char checkpoints[GD_FILE_PATH];
+  char checkpoints[GD_FILE_PATH], choices[GD_FILE_PATH]; /* folders of the run */
   int rank;
   int64_t local, offset; /* samples of this rank in a step, and before them */
   int64_t step, first;   /* done; sample that the next step begins with */
@@ -469,7 +471,7 @@ static enum gd_status repeat(struct training *t, double values[2], struct gd_err
 static bool is_same(const struct training *t, double a, double b) {
   const char *deterministic = gd_env("GPUDAYS_DETERMINISTIC");
   bool exact =
-      !gd_backend_is_gpu(t->o->trial.backend) || (deterministic && strcmp(deterministic, "1") == 0);
+      !gd_backend_is_gpu(t->o->trial.backend) || (deterministic && strcmp(deterministic, "0") != 0);
   return a == b || (isnan(a) && isnan(b)) || (!exact && fabs(a - b) <= 1e-6 * fabs(a));
 }
 
@@ -534,8 +536,13 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
                    " does not divide among %d ranks; choose --ranks or --batch so that it does",
                    recipe->batch, ranks);
   struct gd_trial_options options = t->o->trial;
+  const char *deterministic = gd_env("GPUDAYS_DETERMINISTIC");
   options.evaluates = t->eval.ops != NULL;
+  if (deterministic && strcmp(deterministic, "kept") == 0)
+    options.choices = t->choices;
+  uint64_t choices = gd_run_folder_choices(t->o->folder);
   GD_TRY(gd_session_open(&t->session, t->o->model, &options, &t->plan, err));
+  t->chose = gd_run_folder_choices(t->o->folder) != choices;
   if (t->plan.status == GD_TRIAL_INFEASIBLE)
     return gd_fail(err, GD_NOMEM_DEVICE, "%s", t->plan.reason);
   t->local = recipe->batch / ranks;
@@ -643,6 +650,13 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   t->end->loss = checkpoint.facts.loss;
   t->end->eval_loss = checkpoint.facts.eval_loss;
   t->end->resumed = true;
+  if (t->chose)
+    say(t,
+        "kernels were chosen that this run had not: with another GPU, driver or library, or "
+        "another "
+        "plan, the losses from step %" PRId64
+        " on may differ in their last bits from those of a run that was not stopped",
+        t->step + 1);
   t->end->resumed_step = t->step;
   return GD_OK;
 }
@@ -658,7 +672,7 @@ static enum gd_status open_log(struct training *t, struct gd_error *err) {
   return gd_comm_broadcast(t->comm, &t->before, sizeof t->before, 0, err);
 }
 
-/* --- the clock that keeps its word --------------------------------------------------------- */
+/* --- the expected step time ---------------------------------------------------------------- */
 
 /* The expected step time, on all ranks; run.json has it from here on. */
 static enum gd_status begin_drift(struct training *t, struct gd_error *err) {
@@ -796,79 +810,15 @@ static int compare_floats(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static enum gd_status copy_file(const char *from, const char *to, struct gd_error *err) {
-  char piece[1 << 16];
-  struct gd_file_out out;
-  FILE *in = gd_file_open(from, "r");
-  if (!in)
-    return gd_fail(err, GD_ENVIRONMENT, "%s cannot be read: %s", from, strerror(errno));
-  enum gd_status status = gd_file_begin(&out, to, err);
-  if (status == GD_OK) {
-    for (size_t n; (n = fread(piece, 1, sizeof piece, in)) > 0;)
-      fwrite(piece, 1, n, out.stream);
-    if (ferror(in))
-      status = gd_fail(err, GD_ENVIRONMENT, "%s cannot be read: %s", from, strerror(errno));
-    status = gd_file_end(&out, status, err);
-  }
-  fclose(in);
-  return status;
-}
-
-/* A hard link, or a copy; what was there stays until then. */
-static enum gd_status publish_file(const char *from, const char *to, struct gd_error *err) {
-  char part[GD_FILE_PATH + 8];
-  snprintf(part, sizeof part, "%s.part", to);
-  unlink(part);
-  if (link(from, part) != 0)
-    return copy_file(from, to, err);
-  if (rename(part, to) == 0) {
-    unlink(part); /* both were the same file already: rename leaves them alone */
-    return GD_OK;
-  }
-  enum gd_status status =
-      gd_fail(err, GD_ENVIRONMENT, "%s cannot be put in its place: %s", part, strerror(errno));
-  unlink(part);
-  return status;
-}
-
-/* The tokens that begin and end a text, as config.json has them, for transformers' generate. */
-static enum gd_status write_generation(const struct training *t, const char *path,
-                                       struct gd_error *err) {
-  static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-  struct gd_strbuf text = {0};
-  json_t *config = json_loads(t->o->config_text, 0, NULL), *out = json_object();
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (json_is_integer(json_object_get(config, keys[i])))
-      json_object_set(out, keys[i], json_object_get(config, keys[i]));
-  bool written = gd_json_append(&text, out, JSON_INDENT(2));
-  json_decref(config);
-  json_decref(out);
-  enum gd_status status = written ? gd_file_write(path, text.text, text.length, err)
-                                  : gd_nomem(err, "for generation_config.json");
-  gd_strbuf_deinit(&text);
-  return status;
-}
-
-/* The model as transformers loads it: links into the last checkpoint, and what belongs to it. */
 static enum gd_status publish_model(const struct training *t, struct gd_error *err) {
-  static const char *const names[] = {"config.json", "model.safetensors"};
-  char from[GD_FILE_PATH], to[GD_FILE_PATH];
-  const char *folder = t->o->folder;
-  snprintf(to, sizeof to, "%.4000s/model", folder);
-  GD_TRY(gd_file_make_folder(to, err));
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    snprintf(from, sizeof from, "%.4000s/step-%08" PRId64 "/%s", t->checkpoints, t->step, names[i]);
-    snprintf(to, sizeof to, "%.4000s/model/%s", folder, names[i]);
-    GD_TRY(publish_file(from, to, err));
-  }
-  snprintf(from, sizeof from, "%.4000s/tokenizer.json", folder);
-  snprintf(to, sizeof to, "%.4000s/model/tokenizer.json", folder);
-  if (!gd_file_is_missing(from))
-    GD_TRY(publish_file(from, to, err));
-  if (!t->session.full.graph.predicts_next)
-    return GD_OK;
-  snprintf(to, sizeof to, "%.4000s/model/generation_config.json", folder);
-  return write_generation(t, to, err);
+  char checkpoint[GD_FILE_PATH];
+  snprintf(checkpoint, sizeof checkpoint, "%.4000s/step-%08" PRId64, t->checkpoints, t->step);
+  return gd_publish(&(struct gd_publishing){.folder = t->o->folder,
+                                            .checkpoint = checkpoint,
+                                            .config_text = t->o->config_text,
+                                            .generates = t->session.full.graph.predicts_next,
+                                            .images = gd_source_images(&t->data)},
+                    err);
 }
 
 static enum gd_status finish(struct training *t, struct gd_error *err) {
@@ -962,6 +912,7 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   t->comm = training->trial.comm;
   t->rank = t->comm ? gd_comm_rank(t->comm) : 0;
   snprintf(t->checkpoints, sizeof t->checkpoints, "%.4000s/checkpoints", training->folder);
+  snprintf(t->choices, sizeof t->choices, "%.4000s/kernels", training->folder);
   t->writer.folder = t->checkpoints;
   t->writer.config_text = training->config_text;
   t->writer.comm = t->comm;

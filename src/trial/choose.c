@@ -63,6 +63,7 @@ static void record_plan(struct gd_planner *p, struct gd_trial *trial,
   trial->peak_bytes = plan->device_bytes;
   trial->host_bytes = plan->host_bytes;
   trial->live_bytes = plan->live_bytes;
+  trial->gathered_bytes = plan->gathered_bytes;
   trial->reduces = plan->has_last;
   if (p->recorded.size != trial->micro_batch || p->recorded.saved != trial->saved_blocks) {
     p->recorded.size = trial->micro_batch;
@@ -351,6 +352,29 @@ enum gd_status gd_planner_choose(struct gd_planner *p, const struct gd_trial_opt
              (long long)trial->micro_batch, miss.text);
   }
   return GD_OK;
+}
+
+int64_t gd_planner_smaller_size(const struct gd_trial_options *options,
+                                const struct gd_trial *trial, int halvings) {
+  const int64_t parts = (int64_t)1 << halvings;
+  bool may = options->micro_batch == GD_MICRO_BATCH_AUTO && !options->comm &&
+             options->method.sharding <= GD_SHARDING_ZERO1 && !options->method.offload;
+  return may && trial->micro_batch % parts == 0 ? trial->micro_batch / parts : 0;
+}
+
+enum gd_status gd_planner_choose_size(struct gd_planner *p, const struct gd_trial_options *options,
+                                      int64_t micro_batch, struct gd_trial *trial,
+                                      struct gd_candidate *full, struct gd_error *err) {
+  p->resized = *options;
+  p->resized.micro_batch = GD_MICRO_BATCH_FIXED;
+  p->resized.micro_batch_size = micro_batch;
+  return gd_planner_choose(p, &p->resized, trial, full, err);
+}
+
+void gd_planner_take(struct gd_planner *p, const struct gd_trial_options *options,
+                     struct gd_trial *trial) {
+  p->options = options;
+  p->trial = trial;
 }
 
 enum gd_status gd_planner_remainder(struct gd_planner *p, struct gd_candidate *remainder,

@@ -68,6 +68,7 @@ struct gd_trial_options {
   double sample_seconds; /* of each program, 0: 5 s; 3 samples are taken in any case */
   bool profile;          /* also time each op of one step */
   bool evaluates;        /* a session also opens a plan for evaluation */
+  const char *choices;   /* folder where the backend keeps its choices; NULL: none */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
   void *progress_user;
 };
@@ -78,6 +79,7 @@ struct gd_candidate {
   struct gd_plan plan; /* points to the graph */
 };
 void gd_candidate_deinit(struct gd_candidate *candidate); /* safe on a zeroed one */
+void gd_candidate_move(struct gd_candidate *to, struct gd_candidate *from);
 
 struct gd_planner;
 /* Borrows the model. NULL without memory. */
@@ -93,6 +95,21 @@ void gd_planner_free(struct gd_planner *planner); /* NULL is fine */
 enum gd_status gd_planner_choose(struct gd_planner *planner, const struct gd_trial_options *options,
                                  struct gd_trial *trial, struct gd_candidate *full,
                                  struct gd_error *err) GD_MUST_USE;
+/*
+ * A part of the trial's micro-batch, which is the largest useful one, that may be faster: half of
+ * it a number of times. 0: none, as where each micro-step waits for an exchange. Ranks that run
+ * (options->comm) all take the largest.
+ */
+int64_t gd_planner_smaller_size(const struct gd_trial_options *options,
+                                const struct gd_trial *trial, int halvings);
+/* gd_planner_choose with that micro-batch. */
+enum gd_status gd_planner_choose_size(struct gd_planner *planner,
+                                      const struct gd_trial_options *options, int64_t micro_batch,
+                                      struct gd_trial *trial, struct gd_candidate *full,
+                                      struct gd_error *err) GD_MUST_USE;
+/* Of several choices the one that stays, for what is asked after it. */
+void gd_planner_take(struct gd_planner *planner, const struct gd_trial_options *options,
+                     struct gd_trial *trial);
 /* The plan of the smaller last micro-batch of the trial that was chosen last. */
 enum gd_status gd_planner_remainder(struct gd_planner *planner, struct gd_candidate *remainder,
                                     struct gd_error *err) GD_MUST_USE;

@@ -25,6 +25,7 @@ struct gd_planner {
   const struct gd_model *model;
   const struct gd_trial_options *options; /* of the trial that is planned now */
   struct gd_trial *trial;
+  struct gd_trial_options resized; /* of gd_planner_choose_size */
   struct gd_model_identity identity;
   struct gd_place place; /* threads are the same on all ranks */
   bool settled;          /* a rank failed, and all know it: see gd_planner_settle */
@@ -54,9 +55,6 @@ struct gd_planner {
   int tried_ranks;
 };
 
-/* A plan points to its graph. */
-
-void gd_candidate_move(struct gd_candidate *to, struct gd_candidate *from);
 /* What a graph of that size is built from, of the trial that is planned now. */
 struct gd_setup gd_planner_setup(const struct gd_planner *p, int64_t micro_batch, int64_t saved);
 /* Builds and plans it. */

@@ -365,6 +365,22 @@ static enum gd_status find_first(struct gd_planner *p, int64_t longest, int64_t 
   return GD_OK;
 }
 
+/* What offloading needs of the host depends little on the micro-batch: where a size has not enough
+   of it, size 1 tells whether any has. *none: not even that fits. */
+static enum gd_status try_host(struct gd_planner *p, int64_t *found, int64_t *bad, bool *none,
+                               struct gd_error *err) {
+  bool good, fits;
+  *none = false;
+  if (p->last.at_least || p->last.micro_batch < 2 || *found > 0 ||
+      p->last.host_bytes <= p->trial->host_limit_bytes)
+    return GD_OK;
+  GD_TRY(try_size(p, 1, &good, &fits, err));
+  *none = !fits;
+  *bad = fits ? *bad : 1;
+  *found = good ? 1 : 0;
+  return GD_OK;
+}
+
 /*
  * The largest good power of two, 0 if there is none; *bad is the least size known not to fit.
  * longest: the largest that FLOPs permit, 0 where that is not known. Where FLOPs bound the size,
@@ -373,12 +389,15 @@ static enum gd_status find_first(struct gd_planner *p, int64_t longest, int64_t 
  */
 static enum gd_status find_power(struct gd_planner *p, int64_t batch, int64_t longest,
                                  int64_t *found, int64_t *bad, struct gd_error *err) {
-  bool good, fits;
+  bool good, fits, none;
   int64_t guess, most = longest;
   *found = 0;
   GD_TRY(find_first(p, longest, &guess, &fits, err));
   if (fits)
     *found = guess;
+  GD_TRY(try_host(p, found, bad, &none, err));
+  if (none)
+    return GD_OK;
   if (guess == 0) {
     GD_TRY(try_size(p, 1, &good, &fits, err));
     *bad = fits ? *bad : 1;
@@ -401,6 +420,9 @@ static enum gd_status find_power(struct gd_planner *p, int64_t batch, int64_t lo
     GD_TRY(try_size(p, size, &good, &fits, err));
     *bad = fits ? *bad : size;
     *found = good ? size : *found;
+    GD_TRY(try_host(p, found, bad, &none, err));
+    if (none)
+      return GD_OK;
   }
   for (; *found > 0 && 2 * *found <= most && 2 * *found < *bad; *found *= 2) {
     GD_TRY(try_size(p, 2 * *found, &good, &fits, err));

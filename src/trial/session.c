@@ -78,9 +78,11 @@ static enum gd_status open_session(struct gd_session *s, const struct gd_model *
 enum gd_status gd_session_open(struct gd_session *session, const struct gd_model *model,
                                const struct gd_trial_options *options, struct gd_trial *trial,
                                struct gd_error *err) {
-  *session = (struct gd_session){
-      .options = *options,
-      .opened = {.threads = options->threads, .comm = options->comm, .trace = options->profile}};
+  *session = (struct gd_session){.options = *options,
+                                 .opened = {.threads = options->threads,
+                                            .comm = options->comm,
+                                            .trace = options->profile,
+                                            .choices = options->choices}};
   enum gd_status status = open_session(session, model, trial, err);
   if (status != GD_OK)
     gd_session_close(session);

@@ -85,6 +85,7 @@ struct gd_trial {
   int64_t micro_batch, accumulation, remainder; /* of one rank; remainder: size of the last
                                                    one, 0: full */
   int64_t peak_bytes, host_bytes, live_bytes;
+  int64_t gathered_bytes; /* of the activations: see struct gd_plan; 0 of what was read */
   int64_t device_limit_bytes, host_limit_bytes;
   int64_t bytes[GD_CATEGORY_COUNT];
   int64_t host_parts[GD_CATEGORY_DEVICE_COUNT]; /* what host_bytes consists of */

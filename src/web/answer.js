@@ -177,8 +177,10 @@ function answerParts(question, row, gpu) {
           make("li", {}, row.software || row.stack)))),
     row.engine_runs === false && make("p", { class: "notice" },
       "gpudays' own engine does not run on this GPU: a prediction for comparison only."),
-    row.waited_days > row.days && make("p", { class: "notice" },
-      `By the paper's clock, which does not wait for the GPU to end a micro-step; a run in fact takes ${daysWords(row.waited_days)}.`),
+    row.paper_clock_days < 0.999 * row.days && make("p", { class: "notice" },
+      `The clock of the paper's tables, which does not wait for the GPU to end a micro-step, would show ${daysWords(row.paper_clock_days)}.`),
+    row.may_not_fit && make("p", { class: "notice" },
+      "By the estimate it needs more memory than there is: it may not fit."),
     row.days_low > 365 && make("p", { class: "notice" },
       "Too long to wait for? Fewer tokens or other machines take less: see “Rent or buy” below."),
     row.network && make("p", { class: "hint" }, `${row.nodes} nodes, joined by ${row.network_cards} × ${row.network}` +

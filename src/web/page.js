@@ -346,7 +346,7 @@ async function showCommand(title, argv) {
 }
 
 function exportCommand() {
-  const argv = commandWords(page.answer.next || ""), format = argv.indexOf("--format");
+  const argv = commandWords(page.answer.next_export || ""), format = argv.indexOf("--format");
   if (format >= 0) argv[format + 1] = at("format").value;
   return argv;
 }

@@ -125,15 +125,36 @@ expect 2 plan pythia-1b --stack paper
 expect 2 plan pythia-1b --gpu a100 --stack other
 expect 2 plan pythia-1b --gpu a100 --stack paper --methods kernels
 expect 2 plan pythia-1b --gpu a100 --count 3 --stack paper
-# The paper's clock does not wait for the GPU, and how long a run takes that does is said: above what is
-# predicted where the host runs ahead, the same where the software waits.
-expect 0 plan pythia-1b --gpu a100 --count 4 --methods free-lunch+zero1,free-lunch+zero2 --stack paper --json
-awk '/"days":/ { gsub(/,/, ""); d = $2 } /"waited_days":/ { gsub(/,/, ""); r[++n] = $2 / d }
-     END { exit !(n == 2 && r[1] > 1.2 && r[2] > 0.999 && r[2] < 1.001) }' "$OUT" || fail "what is waited for"
+# The paper's clock does not wait for the GPU. The answer is a run, which does: above what the clock shows where the
+# host runs ahead, the same where the software waits; the clock's figure has a line of its own.
+expect 0 plan pythia-1b --gpu a100 --count 4 --methods free-lunch+zero1,free-lunch+zero2 --stack paper --csv
+awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+  { sub(/"[^"]*"/, ""); method = $at["method"]; ratio = $at["days"] / $at["paper_clock_days"]; n++
+    bad = bad || $at["waited_days"] != $at["days"] || (method ~ /zero1/ ? ratio < 1.2 : ratio < 0.999 || ratio > 1.001) }
+  END { exit bad || n != 2 }' "$OUT" || fail "what is waited for"
 expect 0 plan pythia-1b --gpu a100 --count 4 --methods free-lunch+zero1 --stack paper
-shown "the paper's clock, which does not wait for the GPU"
+shown "the clock of its tables, which does not wait"
 expect 0 plan pythia-1b --gpu a100 --count 4 --methods free-lunch+zero2 --stack paper
-! grep -q "paper's clock" "$OUT" || fail "ZeRO 2 waits"
+! grep -q "clock of its tables" "$OUT" || fail "ZeRO 2 waits"
+expect 0 plan pythia-1b --gpu 4xa100 --stack paper
+shown "free-lunch+zero1 is the fastest there"
+# No headline, no end of an interval and no figure of the clock is above the GPU's peak.
+models="pythia-160m pythia-410m pythia-1b pythia-2.8b roberta mamba convnext-xlarge-22k vit"
+gpus=3090,a6000,a100,h100,4xa100,8xa100,8xh100,4090,5090,v100-32gb,t4
+for stack in paper pytorch llmq megatron; do
+  # shellcheck disable=SC2086
+  expect 0 plan $models --gpu $gpus --stack $stack --csv
+  found=$(awk -v stack=$stack 'NR == 1 { n = split($0, names, ","); for (i = 1; i <= n; i++) at[names[i]] = i; next }
+    { while (match($0, /"[^"]*"/)) $0 = substr($0, 1, RSTART - 1) substr($0, RSTART + RLENGTH)
+      split($0, cell, ",")
+      if (cell[at["feasible"]] != "true") next
+      rows++
+      mfu = cell[at["mfu"]]; top = mfu * cell[at["days"]] / cell[at["days_low"]]
+      clock = stack == "paper" ? mfu * cell[at["days"]] / cell[at["paper_clock_days"]] : mfu
+      if (!(mfu > 0.01 && mfu <= 1 && top <= 1.0001 && clock <= 1.0001)) bad = bad " " cell[1] "," cell[3] ":" mfu "/" top "/" clock }
+    END { print rows >= 40 ? "enough" : rows " rows", bad }' "$OUT")
+  [[ $found == "enough " ]] || fail "$stack: above the peak: $found"
+done
 # Naive holds the scores of attention in memory: more bytes, smaller micro-batch, more days.
 expect 0 plan pythia-410m --gpu a100 --methods naive,free-lunch --stack paper --csv
 awk -F, 'NR == 2 { m = $2; b = $6 } NR == 3 { exit !(m == "free-lunch" && $2 == "naive" && b > $6) }' "$OUT" ||

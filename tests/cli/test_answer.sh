@@ -22,9 +22,31 @@ done
 awk -v usd="$(field rent_usd)" -v hour="$(field rent_usd_per_gpu_hour)" -v days="$days" \
   'BEGIN { ratio = usd / (hour * 24 * days * 4); exit !(ratio > 0.999 && ratio < 1.001) }' ||
   fail "$LAST: $(field rent_usd) dollars are not $days days of four GPUs at $(field rent_usd_per_gpu_hour)"
-field_is next "gpudays export pythia-410m --gpu 4x3090 --format hf"
+# The engine's settings are trained with by the engine; PyTorch has others, by its own memory.
+field_is next "gpudays train pythia-410m --ranks 4 --methods $best --data FILE"
+field_is next_export "gpudays export pythia-410m --gpu 4x3090 --format train.py"
 [[ $(field "done") == "$(date -d "+$(awk -v d="$days" 'BEGIN { printf "%d", d * 86400 }') seconds" +%F)" ]] ||
   fail "$LAST: $days days from now are not $(field "done")"
+
+expect 0 plan gpt2 --gpu 16xa100 --seq 512 --batch 64 --methods free-lunch+zero1 --json # two machines
+field_is next "gpudays train gpt2 --batch 64 --seq 512 --ranks 16 --slurm --nodes 2 --backend cuda --methods free-lunch+zero1 --data FILE"
+expect 0 plan vit --gpu v100 --json # which the engine does not run on
+field_is next "gpudays export vit --gpu v100-16gb --format train.py"
+expect 0 plan vit --gpu v100
+shown "which plans anew"
+expect 0 plan gpt2 --gpu 4x3090 --methods free-lunch --without recompute --json
+field_is next "gpudays train gpt2 --ranks 4 --methods free-lunch --data FILE"
+# The train command is one, up to the data.
+head -c 100000 /dev/zero >"$WORK/ids.bin"
+expect 0 plan pythia-14m --gpu 4x3090 --device-memory 4GiB --json
+next=$(field next)
+# shellcheck disable=SC2086 # a command line
+expect 0 $(sed "s|^gpudays ||; s|FILE|$WORK/ids.bin|" <<<"$next") --dry-run --json
+expect 0 plan pythia-410m --gpu 4x3090 --stack pytorch --json
+field_is next "$(field next_export)"
+expect 0 plan gpt2 --gpu 4x3090 --stack deepspeed --methods free-lunch+zero2
+shown "fused kernels, ZeRO stage 2, not compiled"
+! grep -q 'compiled and' "$OUT" || fail "$LAST: DeepSpeed compiles nothing"
 
 expect 0 plan pythia-410m --gpu 4x3090 --methods all --csv
 (($(wc -l <"$OUT") > 20)) || fail "$LAST: not the whole space of methods"
@@ -54,6 +76,8 @@ done
 shown "$best ("
 shown "micro-batch $micro_batch per GPU"
 shown "gpudays' own engine"
+shown "PyTorch   has a plan of its own"
+shown "            gpudays export pythia-410m --gpu 4x3090 --format train.py"
 shown "9 times out of 10: untested on RTX 3090"
 ! grep -q 'naive' "$OUT" || fail "$LAST: naive is no answer"
 [[ $(awk 'length > 80' "$OUT") == "" ]] || fail "$LAST: more than 80 columns"
@@ -143,22 +167,53 @@ shown "of host memory a GPU: fits with"
 expect 1 plan pythia-14m --device-memory 1MiB --threads 1
 shown "nothing near to it fits"
 
-# A picture needs a comparison, and a name.
+# The parts of the memory add up, and weights that are gathered from 64 shards are one of them.
+parts_add_up() {
+  awk -v name="$LAST" '
+    function bytes(size, unit) { return size * (unit ~ /GiB/ ? 1024 : unit ~ /KiB/ ? 1 / 1024 : 1) }
+    /^  memory/ { at = 1 }
+    /^  [a-z]/ && !/^  memory/ { at = 0 }
+    at { text = text " " $0 }
+    END { n = split(text, words, " "); whole = bytes(words[2], words[3]); split(text, list, ": "); n = split(list[2], parts, ",")
+          for (i = 1; i <= n; i++) { m = split(parts[i], w, " "); sum += bytes(w[m - 1], w[m]) }
+          if (sum < 0.98 * whole || sum > 1.01 * whole) { print "parts are " sum " MiB of " whole; exit 1 } }' "$OUT"
+}
+for method in zero1 zero3 fsdp2 fsdp3; do
+  expect 0 plan llama-3.1-8b --gpu 64xh200 --methods free-lunch+$method
+  parts_add_up || fail "$LAST: the parts of the memory do not add up"
+done
+expect 0 plan llama-3.1-8b --gpu 64xh100 --methods free-lunch+fsdp2
+grep -qE "gathered bf16( weights)?" "$OUT" || fail "$LAST: no gathered weights"
+expect 0 plan llama-3.1-8b --gpu 64xh100 --methods free-lunch+fsdp2 --json
+field_above gathered_bytes 1e10
+
+# A picture needs a comparison, and a name; its figures do too, and need no gnuplot.
 expect 2 plan pythia-14m --gpu 3090 -o "$WORK/days.svg"
 said "draws a comparison"
-expect 2 plan pythia-14m --gpu 1x3090,2x3090 -o "$WORK/days.png"
-said "ends in .svg"
+for name in days days.pdf .svg svg; do
+  expect 2 plan pythia-14m --gpu 1x3090,2x3090 -o "$WORK/$name"
+  said "ends in .svg, .png or .csv"
+done
 expect 2 plan pythia-14m --gpu 1x3090,2x3090 -o "$WORK/days.svg" --json
 said "leave out --json"
+mkdir "$WORK/pictures"
+expect 0 plan pythia-410m --gpu 1x3090,2x3090,8xa100 -o "$WORK/pictures/days.csv"
+[[ $(wc -l <"$WORK/pictures/days.csv") == 4 ]] || fail "$LAST: not three points in days.csv"
+[[ $(ls "$WORK/pictures") == days.csv ]] || fail "$LAST: more than one file"
 if ! command -v gnuplot >/dev/null; then
   echo "skipped in part: no gnuplot for the picture"
   exit 0
 fi
-expect 0 plan pythia-410m --gpu 1x3090,2x3090,8xa100 -o "$WORK/days.svg"
-for ending in svg csv png; do
-  [[ -s $WORK/days.$ending ]] || fail "$LAST: no days.$ending"
+# One file, the named one: what lies next to it is the user's.
+for name in days.csv days.png; do
+  echo mine >"$WORK/pictures/$name"
 done
-[[ $(wc -l <"$WORK/days.csv") == 4 ]] || fail "$LAST: not three points in days.csv"
-grep -q 'RTX 3090' "$WORK/days.svg" || fail "$LAST: the picture does not name its GPUs"
-expect 0 plan pythia-160m --gpu 1x3090,2x3090 --stack pytorch -o "$WORK/days.svg"
-grep -q 'PyTorch' "$WORK/days.svg" || fail "$LAST: the picture does not name its software"
+expect 0 plan pythia-410m --gpu 1x3090,2x3090,8xa100 -o "$WORK/pictures/days.svg"
+grep -q 'RTX 3090' "$WORK/pictures/days.svg" || fail "$LAST: the picture does not name its GPUs"
+[[ $(cat "$WORK"/pictures/days.{csv,png}) == mine$'\n'mine && $(ls "$WORK/pictures" | wc -l) == 3 ]] ||
+  fail "$LAST: it wrote to files that nobody named"
+expect 0 plan pythia-160m --gpu 1x3090,2x3090 --stack pytorch -o "$WORK/pictures/a'\"<b.svg"
+grep -q 'PyTorch' "$WORK/pictures/a'\"<b.svg" || fail "$LAST: the picture does not name its software"
+! grep -q "a'\"<b" "$WORK/pictures/a'\"<b.svg" || fail "$LAST: the file's name is in its markup"
+expect 0 plan pythia-160m --gpu 1x3090,2x3090 -o "$WORK/pictures/days.png"
+[[ $(head -c 4 "$WORK/pictures/days.png" | tail -c 3) == PNG ]] || fail "$LAST: days.png is no PNG"

@@ -7,6 +7,13 @@ cd "$GD_SOURCE_DIR" || exit
 cp data/calibration/h200.json "$WORK/from kim.json"
 expect 2 calibrate load "$WORK/from kim.json"
 said "is no name for a calibration"
+# A name is taken as it is or refused: nothing is kept elsewhere, or under another name.
+for name in ../evil lab/kim .kim kim.json Kim "$(printf 'k%.0s' {1..101})"; do
+  expect 2 calibrate load "$WORK/from kim.json" "$name"
+  silent
+  said "is no name for a calibration; give one of small letters, digits, '.', '-' and '_', without a folder or .json"
+done
+[[ -z $(find "$WORK" -name '*evil*' -o -name 'kim.json*' -o -name 'lab') ]] || fail "something was kept"
 expect 0 calibrate load "$WORK/from kim.json" kim
 shown "kim: NVIDIA H200"
 [[ -s $XDG_DATA_HOME/gpudays/calibration/kim.json ]] || fail "not kept"
@@ -20,6 +27,15 @@ sed -E '/^ *\["matmul"/s/,[0-9.e-]+\](,?)$/,1e-12]\1/' data/calibration/h200.jso
 cmp -s "$WORK/fast.json" data/calibration/h200.json && fail "no time was changed"
 expect 2 calibrate load "$WORK/fast.json"
 said "these times are not of that device"
+# Peaks and memory that no such GPU has, taken or named by path.
+sed -E 's/("bf16": )[0-9.e+]+/\15e15/' data/calibration/h200.json >"$WORK/peak.json"
+sed -E 's/("memory_bytes_per_s": )[0-9.e+]+/\11e14/' data/calibration/h200.json >"$WORK/memory.json"
+for what in "peak peaks.bf16 is 5e+15 FLOP/s" "memory memory_bytes_per_s is 1e+14"; do
+  expect 2 calibrate load "$WORK/${what%% *}.json"
+  said "${what#* }, and the data sheet of the NVIDIA H200 SXM 141 GB says"
+  expect 2 plan pythia-14m --gpu h200 --calibration "$WORK/${what%% *}.json"
+  said "this was not measured on it"
+done
 sed -E '/^ *\["/d' data/calibration/h200.json >"$WORK/empty.json"
 expect 2 calibrate load "$WORK/empty.json"
 said "a list of 1 to 100,000 points"
@@ -80,7 +96,24 @@ field_above worst_error 0
 expect 0 plan pythia-1b --gpu h200 --methods free-lunch --calibration kim --json
 grep -q "learned from 4 trials of 2 models, few.csv" "$OUT" || fail "the sentence does not say what was learned"
 [[ $(field step_s) != "$kim" ]] || fail "nothing was learned"
-expect 2 calibrate learn "$WORK/nothing.csv" --calibration kim
+# A file that is not there is what is wrong, whether this machine was calibrated or not.
+for calibration in "" "--calibration kim"; do
+  # shellcheck disable=SC2086
+  expect 2 calibrate learn "$WORK/nothing.csv" $calibration
+  said "$WORK/nothing.csv: "
+  said "No such file"
+done
+# A step that is faster than the device by its own peak is no trial of it.
+awk -F, -v OFS=, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; print; next }
+  /^vit,/ { f = 1e-4 # every time, and what follows from it
+    split("micro_step_s last_micro_step_s update_s step_s days days_low days_high warmup_s", times, " ")
+    for (i in times) if ($(at[times[i]]) != "") $(at[times[i]]) = sprintf("%.17g", $(at[times[i]]) * f)
+    split("tokens_per_s samples_per_s peak_flops", rates, " ")
+    for (i in rates) $(at[rates[i]]) = sprintf("%.17g", $(at[rates[i]]) / f)
+    print }' results/h200.csv >"$WORK/faster.csv"
+expect 2 calibrate learn "$WORK/faster.csv" --calibration kim
+said "$WORK/faster.csv, line 2: a step of vit in "
+said "and the peak of the NVIDIA H200 is"
 # What results save wrote goes through a database; what other programs disturbed is passed over.
 expect 2 calibrate learn "$WORK/theirs.jsonl" --calibration kim
 said "'gpudays results load $WORK/theirs.jsonl --store theirs.db', then 'calibrate learn --store theirs.db'"

@@ -153,7 +153,7 @@ item_is cost "buy it for \$* of its 5 years for this run, \$* of electricity; re
 
 # The answer is no, and what is nearest.
 expect 1 "${paper[@]}" --budget 500
-said "no machine trains pythia-1b for \$500, bought or rented; the cheapest that there is: rent "
+said "no machine is likely to train pythia-1b for \$500, bought or rented; the cheapest that there is: rent "
 said "; to buy: desktop-1x-3090 for \$2,320"
 expect 1 "${paper[@]}" --days 1
 said "no machine is likely to train pythia-1b within 1 day, bought or rented; the fastest that there is: rent 8 x h100 for "
@@ -161,6 +161,17 @@ item_is answer "no: no machine is likely to train it within 1 day, bought or ren
 expect 1 "${paper[@]}" --budget 500 --json
 field_is chosen null
 field_is advice null
+# A budget inside of the interval of the rent is at risk, and above it is likely to do.
+expect 0 cost pythia-160m --gpu 4x3090 --json
+at() { awk -v a="$(field rent_usd_low)" -v b="$(field rent_usd_high)" -v s="$1" 'BEGIN { printf "%.0f", a + s * (b - a) }'; }
+inside=$(at 0.7) above=$(at 1.1) below=$(at -0.2)
+expect 1 cost pythia-160m --gpu 4x3090 --budget "$inside"
+item_is "at risk" "rent 4 x 3090 for *: the budget lies within the interval of its rent, *"
+expect 1 cost pythia-160m --gpu 4x3090 --budget "$inside" --json
+field_is budget "at risk"
+expect 0 cost pythia-160m --gpu 4x3090 --budget "$above"
+expect 1 cost pythia-160m --gpu 4x3090 --budget "$below" --json
+field_is at_risk null
 expect 1 cost gpt2 --times paper
 said "the paper has no days of gpt2"
 expect 1 cost pythia-6.9b --times paper --machine desktop-1x-a100
@@ -181,11 +192,11 @@ field_is advice null
 expect 1 cost pythia-12b --times analytic --budget 1M --days 0.001
 said "; the fastest that there is: "
 # What can be bought is held against the deadline too.
-expect 0 cost gpt2-xl --machine desktop-2x-4090,rented-8x-b200 --budget 6000 --days 30
-shown "to buy: nothing within \$6,000 and 30 days; past the deadline: desktop-2x-4090 for \$4,654, "
+expect 0 cost gpt2-xl --machine desktop-2x-4090,rented-8x-b200 --budget 8000 --days 30
+shown "to buy: nothing within \$8,000 and 30 days; past the deadline: desktop-2x-4090 for \$4,654, "
 
 # The list takes what the advice for each model takes, from the same source of days.
-few=(--budget 5800 --days 30 --machine "desktop-2x-4090,server-8x-4090,rented-8x-b200,rented-2x-b200,rented-8x-l40s")
+few=(--budget 7500 --days 30 --machine "desktop-2x-4090,server-8x-4090,rented-8x-b200,rented-2x-b200,rented-8x-l40s")
 list_cell() { awk -v model="$1" -v column="$2" '$1 == model { split($0, cells, /  +/); print cells[column] }' "$WORK/list"; }
 expect 0 cost "${few[@]}"
 cp "$OUT" "$WORK/list"
@@ -346,6 +357,23 @@ expect 0 "${paper[@]}" --budget 40000 --text --json
 shown '"text": "We will pre-train'
 expect 1 "${paper[@]}" --budget 5 --text
 
+# GPUs that are there: electricity alone, and nobody rents.
+expect 0 cost pythia-160m --gpu 4x3090 --own --text
+shown "our own"
+! grep -qiE "rent(ing|:)|will rent|to buy" "$OUT" || fail "$LAST: something is bought or rented"
+expect 0 cost pythia-160m --gpu 4x3090 --own
+shown "use your 4 x 3090: $"
+expect 0 cost pythia-160m --gpu 4x3090 --own --json
+field_is way own
+field_is hardware_usd 0.0
+field_is rent_usd null
+expect 1 cost pythia-160m --gpu 4x3090 --own --days 1
+! grep -q "rented" "$ERR" || fail "$LAST: own GPUs are rented"
+expect 2 cost pythia-160m --own
+said "--gpu or --machine names them"
+expect 2 cost pythia-160m --gpu 4x3090 --own --budget 5
+said "--budget is for what is bought or rented"
+
 # CSV has a row a machine.
 expect 0 "${paper[@]}" --csv --machine server-8x-a100,desktop-2x-h100
 [[ $(wc -l <"$OUT") == 3 ]] || fail "CSV: a header and two rows"
@@ -383,5 +411,5 @@ shown "bf16 runs as fp16"
 
 # Machines without measured days may well train it: they are not said not to.
 expect 1 cost pythia-14m --times measured --budget 0.01 --store "$WORK/h200.db"
-said "none of the machines with measured days trains pythia-14m"
+said "none of the machines with measured days is likely to train pythia-14m"
 ! grep -q "no machine trains" "$OUT" "$ERR" || fail "$LAST: speaks for machines without days"

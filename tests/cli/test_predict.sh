@@ -217,6 +217,35 @@ expect 2 plan gpt2 --stack composer --gpu a100 --methods kernels
 said "--stack composer knows naive and free-lunch"
 eager=$(step_of --stack pytorch-eager) compiled=$(step_of --stack pytorch)
 awk -v a="$compiled" -v b="$eager" 'BEGIN { exit !(b > 1.05 * a) }' || fail "compiled is no faster: $compiled, $eager"
+# Memory is an estimate: up to 15 % above what there is an asked micro-batch may run, and the answer says why it may,
+# how far published runs went, and what fits; beyond that it does not fit.
+memory_of() { # memory_of SIZE: bytes over those there are
+  try plan pythia-1b --gpu a100 --stack pytorch --methods free-lunch --micro-batch "$1" --json
+  awk -v need="$(field peak_bytes)" 'BEGIN { printf "%.2f", need / (80 * 2 ^ 30 * 0.99) }'
+}
+[[ $(memory_of 14) < 1.00 && $(memory_of 16) > 1.00 && $(memory_of 16) < 1.15 && $(memory_of 20) > 1.15 ]] ||
+  fail "estimates of $(memory_of 14), $(memory_of 16), $(memory_of 20)"
+expect 0 plan pythia-1b --gpu a100 --stack pytorch --micro-batch 14 --json
+field_is may_not_fit false
+expect 0 plan pythia-1b --gpu a100 --stack pytorch --micro-batch 16 --json
+field_is may_not_fit true
+expect 0 plan pythia-1b --gpu a100 --stack pytorch --micro-batch 16
+tr -s ' \n' ' ' <"$OUT" >"$WORK/said"
+for text in "of 79.2 GiB: by an estimate; it may not fit" "never by more than 14 %; what is above 15 % is refused" \
+  "fits by the estimate, and takes"; do
+  grep -F "$text" "$WORK/said" >/dev/null || fail "$LAST: it is not said why it may run: $text"
+done
+expect 0 plan pythia-1b --gpu a100 --stack pytorch --micro-batch 16 --methods all
+grep "^pythia-1b *free-lunch *perhaps" "$OUT" >/dev/null || fail "$LAST: free-lunch fits for sure"
+expect 1 plan pythia-1b --gpu a100 --stack pytorch --methods free-lunch --micro-batch 20
+said "does not fit: micro-batch 20 needs"
+# A table for programs has the columns of all rows, and each value under its own.
+expect 0 plan pythia-6.9b vit --gpu 3090,8xa100 --stack paper --csv
+awk '{ while (match($0, /"[^"]*"/)) $0 = substr($0, 1, RSTART - 1) substr($0, RSTART + RLENGTH) }
+  NR == 1 { n = split($0, names, ","); for (i = 1; i <= n; i++) at[names[i]] = i; next }
+  { bad = bad || split($0, cell, ",") != n || (cell[at["feasible"]] == "true" && !(cell[at["mfu"]] > 0 && cell[at["mfu"]] < 1))
+    images += cell[at["images_per_s"]] > 0; tokens += cell[at["tokens_per_s"]] > 0 }
+  END { exit bad || NR != 5 || images != 2 || tokens != 1 }' "$OUT" || fail "$LAST: values under other names"
 # A file of the user's own.
 mkdir -p "$WORK/config/gpudays/stacks"
 sed -e 's/"name": "pytorch-eager"/"name": "ours"/' -e '0,/"eager",/s//"ours-eager",/' \

@@ -59,6 +59,12 @@ field_is published 120000.0
 [[ $(field error) == -0.0* ]] || fail "an error of $(field error)"
 expect 0 accuracy add own.csv --csv
 [[ $(wc -l <"$OUT") == 2 ]] || fail "not a header and a row"
+# What can be and yet is far off is kept, with a word.
+cp own.csv good.csv
+add 0 "${good/120000/400000}"
+tr -s ' \n' ' ' <"$OUT" | grep -F "note: ours-1 is off by more than any interval (x0." >/dev/null || fail "no word on a rate three times too high"
+add 0 "$good"
+! grep "^note" "$OUT" || fail "a note on a rate that is near"
 # Rows of another file by that name would take the place of these.
 mkdir elsewhere
 sed 's/ours-1/theirs-1/' own.csv >elsewhere/own.csv
@@ -96,6 +102,20 @@ refused 'line 2, column "unit": "images/s"; expected tokens/s' "${good/tokens/im
 refused 'line 2, column "seq": ""; expected the tokens of a sequence' "${good/,1024,/,,}"
 refused 'line 2, column "seq": "1024"; expected nothing' "${good/gpt2/vit}"
 refused 'line 2, column "batch": "8"; expected the samples of a step on all GPUs' "${good/,480,/,8,}"
+# What no computer does: rates above the peak, a precision that the GPU has not, more than its memory.
+refused 'line 2, column "per_gpu": "1e9"; expected at most 448,399 tokens/s a GPU, which is gpt2 on the NVIDIA L40S 48 GB at 100 % of its bf16 peak' "${good/120000/1e9}"
+refused 'line 2, column "per_gpu": "460000"; expected at most 448' "${good/120000/460000}"
+refused 'expected at most 975.6 images/s a GPU, which is vit on the' "ours-1,us,pytorch,l40s,1,vit,,12,480,free-lunch,bf16,,,,1200,images/s,"
+refused 'line 2, column "precision": "bf16"; expected a precision of the NVIDIA V100 SXM2 16 GB: fp32 or fp16' "${good/l40s/v100}"
+refused 'line 3, column "precision": "bf16"; expected a precision of the NVIDIA T4' "$good" "${second/l40s/t4}"
+refused 'line 2, column "micro_batch": "1"; expected one that fits: pythia-6.9b needs about ' "${good/gpt2,1024,12/pythia-6.9b,1024,1}"
+refused 'line 2, column "batch": "480"; expected the samples of a step on all GPUs' "${good/l40s,1,/l40s,64,}"
+refused 'line 2, column "batch": "481"; expected samples that can be shared out evenly' \
+  "${good/l40s,1,gpt2,1024,12,480/l40s,2,gpt2,1024,12,481}"
+refused 'line 2, column "count": "1.7"; expected a whole number' "${good/l40s,1,/l40s,1.7,}"
+refused 'line 2, column "micro_batch": "12.5"; expected a whole number' "${good/,12,480/,12.5,480}"
+refused 'line 2, column "seq": "1024.5"; expected a whole number' "${good/,1024,/,1024.5,}"
+refused 'line 2, column "attention": "xformers"; expected scores where' "${good/bf16,,/bf16,xformers,}"
 refused 'own.csv, line 2: 2 cells; the header has 17' 'ours-1,x'
 refused 'own.csv has no rows'
 : >own.csv

@@ -53,6 +53,23 @@ agrees attention_scores.log a100-40gb
 agrees eager_op_by_op.log a100-40gb
 agrees fp32.log 8xv100-32gb
 
+# What such software reaches elsewhere is as uncertain as plan says of it, for what others published and for what
+# nobody did: a state-space model, a convolutional network, a GPU without a row.
+same_interval() { # same_interval MODEL GPU RATE_OPTION
+  local ratio
+  expect 0 plan "$1" --gpu "$2" --stack pytorch --json
+  ratio=$(awk -v low="$(field days_low)" -v high="$(field days_high)" 'BEGIN { print high / low }')
+  expect 0 why "$1" --gpu "$2" --stack pytorch "$3" 60 --json
+  awk -v low="$(field per_s_low)" -v high="$(field per_s_high)" -v want="$ratio" \
+    'BEGIN { r = high / low / want; exit !(r > 0.999 && r < 1.001) }' ||
+    fail "$LAST: an interval of $(field per_s_low) to $(field per_s_high) where plan has a factor of $ratio"
+}
+same_interval gpt2 a100 --tokens-per-s
+same_interval mamba a100 --tokens-per-s
+shown "none of them of a state-space model"
+same_interval convnext-xlarge-22k a100 --samples-per-s
+same_interval vit l40s --samples-per-s
+
 # Nothing to find: the stage after has what such software reaches, and llm.c too.
 expect 0 why gpt2 --gpu a100-40gb --log "$logs/good.log" --micro-batch 16
 shown "answer    that is good: about what such software reaches elsewhere"

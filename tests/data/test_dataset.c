@@ -170,6 +170,45 @@ static void test_headers(void **state) {
   gd_token_file_close(&file);
 }
 
+static int width_of(const void *ids, size_t bytes) {
+  struct gd_token_file file;
+  struct gd_error err = {0};
+  OK(gd_token_file_open(&file, put("width.bin", NULL, 0, ids, bytes), 0, &err));
+  int width = file.width;
+  gd_token_file_close(&file);
+  return width;
+}
+
+/* Ids so small that upper and lower halves look alike, and files that begin with padding. */
+static void test_small_ids(void **state) {
+  (void)state;
+  enum { MANY = 20000 };
+  static uint32_t wide[MANY];
+  static uint16_t narrow[2 * MANY];
+  for (int i = 0; i < MANY; i++) {
+    wide[i] = (uint32_t)(i * 7 % 4); /* bases of DNA */
+    narrow[2 * i] = (uint16_t)(i * 7 % 4);
+    narrow[2 * i + 1] = (uint16_t)(i * 5 % 4);
+  }
+  assert_int_equal(width_of(wide, sizeof wide), 4);
+  assert_int_equal(width_of(wide, 400), 4);
+  assert_int_equal(width_of(narrow, sizeof narrow), 2);
+  assert_int_equal(width_of(narrow, sizeof narrow - 2), 2);
+  refuse(put("dna.bin", NULL, 0, wide, sizeof wide - 2), 0, "the file is cut in token 19999");
+  memset(wide, 0, MANY / 2 * sizeof *wide);
+  memset(narrow, 0, (MANY + 2) * sizeof *narrow);
+  assert_int_equal(width_of(wide, sizeof wide), 4);
+  assert_int_equal(width_of(narrow, sizeof narrow), 2);
+  for (int i = MANY / 2; i < MANY; i++) {
+    wide[i] = (uint32_t)(100000 + i);
+    narrow[2 * i] = narrow[2 * i + 1] = (uint16_t)(i % 50000);
+  }
+  assert_int_equal(width_of(wide, sizeof wide), 4);
+  assert_int_equal(width_of(narrow, sizeof narrow), 2);
+  memset(narrow, 0, sizeof narrow);
+  assert_int_equal(width_of(narrow, sizeof narrow), 2);
+}
+
 static void refuse_index(const struct index *index, size_t bytes, const char *why) {
   put("bad.idx", index, bytes, NULL, 0);
   refuse(put("bad.bin", NULL, 0, words, sizeof words), 0, why);
@@ -373,11 +412,11 @@ static void test_masks(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_formats), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_headers), cmocka_unit_test(test_index),
-      cmocka_unit_test(test_large),   cmocka_unit_test(test_permutation),
-      cmocka_unit_test(test_epoch),   cmocka_unit_test(test_weights),
-      cmocka_unit_test(test_masks),
+      cmocka_unit_test(test_formats),     cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_headers),     cmocka_unit_test(test_small_ids),
+      cmocka_unit_test(test_index),       cmocka_unit_test(test_large),
+      cmocka_unit_test(test_permutation), cmocka_unit_test(test_epoch),
+      cmocka_unit_test(test_weights),     cmocka_unit_test(test_masks),
   };
   return cmocka_run_group_tests(tests, make_folder, NULL);
 }

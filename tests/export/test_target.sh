@@ -151,6 +151,24 @@ shown '"model_type": "gpt_neox"'
 program gpt2 --gpu a100 --methods naive
 shown '"attn_implementation": "eager"'
 shown "    python3 train.py train.bin"
+# Its first lines, which are folded, say why it is not the answer of plan, and why it does not compile.
+begins() {
+  head -20 "$OUT" | tr '\n' ' ' | grep -qF -- "$1" || fail "$LAST: the first lines lack '$1'"
+}
+program pythia-410m --gpu 4x3090
+begins "It is planned by the memory and speed of PyTorch with torch.compile"
+lacks "torch_compile is false"
+lacks "start_deepspeed"
+program gpt2 --gpu 4x3090 --methods free-lunch+zero2
+setting torch_compile false
+begins "torch_compile is false: DeepSpeed is planned without it"
+[[ $(awk 'NR <= 12 && length > 110' "$OUT") == "" ]] || fail "$LAST: long lines"
+given export gpt2 --gpu 4x3090 --methods free-lunch+zero2 --format hf
+said "torch_compile is false: DeepSpeed is planned without it"
+program mamba-130m --gpu a100
+begins "torch_compile is false: in the versions of the paper"
+given export pythia-410m --gpu 4x3090 --stack own --format train.py
+lacks "It is planned by the memory"
 program roberta --gpu 4xa100
 shown "MASK_TOKEN = 50264"
 shown "AutoModelForMaskedLM"

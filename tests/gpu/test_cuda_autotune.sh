@@ -61,3 +61,63 @@ logged '^cublaslt .* tf32 .* transposed: candidate'
 rm "$(cached)"
 GPUDAYS_TF32_EMULATED=0 GPUDAYS_GEMM_TRANSPOSED=0 run fp32
 if grep -qE 'emulated|transposed' "$WORK/log"; then fail "a path was timed that is ruled out"; fi
+
+# A deterministic run keeps what it has chosen, and goes on with it wherever another would be chosen by
+# now: the cache is gone, and a trial has filled it again on a GPU whose third algorithm is the fastest.
+awk 'BEGIN { for (i = 0; i < 66000; i++) printf "\\x%02x\\x%02x", (i * 7) % 251, i % 90 }' >"$WORK/escapes"
+# shellcheck disable=SC2059
+printf "$(cat "$WORK/escapes")" >"$WORK/ids.bin"
+new_run() { # FOLDER OPTION...
+  local folder=$1
+  shift
+  trained train pythia-14m --data "$WORK/ids.bin" --backend cuda --seq 512 --batch 64 --micro-batch 64 \
+    --precision bf16 --methods free-lunch --steps 4 -o "$folder" --time-limit 0.000001s "$@"
+}
+trained() { # ARGUMENT...: from a clean log
+  rm -rf "$WORK/log" "$WORK/ran"
+  mkdir "$WORK/ran"
+  touch "$WORK/log"
+  expect 0 "$@"
+}
+ran() { # NUMBER: that algorithm alone, and nothing was timed
+  [[ ! -s $WORK/log ]] || fail "$LAST: timed again: $(head -3 "$WORK/log")"
+  [[ $(ls "$WORK/ran") == "$1" ]] || fail "$LAST: ran algorithms $(ls "$WORK/ran")"
+}
+rm -rf "$WORK/cache"
+new_run "$WORK/kept" --deterministic
+grep -q '"deterministic": "kept"' "$WORK/kept/run.json" || fail "$LAST: run.json does not say so"
+kernels=$WORK/kept/kernels/$(basename "$(cached)" .txt | sed 's/autotune-//')-rank0.txt
+grep -q '^cublaslt .*number 2 of 3' "$kernels" || fail "$LAST: the algorithm is not kept"
+grep -q '^attention_grad_queries .*warps ' "$kernels" || fail "$LAST: the tiling is not kept"
+rm -rf "$WORK/cache"
+GD_TEST_FASTEST=3 new_run "$WORK/other"
+[[ ! -e $WORK/other/kernels ]] || fail "$LAST: its choices are kept"
+grep -q '^cublaslt .*number 3 of 3' "$(cached)" || fail "$LAST: another algorithm is in the file"
+GD_TEST_FASTEST=3 new_run "$WORK/new" --deterministic
+ran 3
+GD_TEST_FASTEST=3 trained train "$WORK/kept" --time-limit 0.000001s
+ran 2
+# A line that is damaged is timed again; a folder that cannot be had ends the run before its first step.
+sed -i '0,/^attention_forward/s/^attention_forward/attention_backward/' "$kernels"
+rm -rf "$WORK/cache"
+rm -rf "$WORK/log"
+touch "$WORK/log"
+try train "$WORK/kept" --time-limit 0.000001s
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+said "kernels were chosen that this run had not: with another GPU, driver or library, or another plan, the losses from step 3"
+logged '^attention_forward '
+if grep -q '^cublaslt' "$WORK/log"; then fail "a damaged line of attention cost those of GEMMs"; fi
+rm -r "$WORK/new/kernels"
+touch "$WORK/new/kernels"
+expect 3 train "$WORK/new"
+said "$WORK/new/kernels"
+# A start that fails leaves the name free.
+GD_TEST_BREAK=$WORK/broken expect 3 train pythia-14m --data "$WORK/ids.bin" --backend cuda --seq 512 --batch 64 \
+  --micro-batch 4 --precision bf16 --methods free-lunch --steps 4 -o "$WORK/lost" --deterministic
+[[ -e $WORK/broken && ! -e $WORK/lost ]] || fail "$LAST: a folder was left"
+# One that chose nothing by time goes on so, and keeps nothing.
+GPUDAYS_DETERMINISTIC=1 new_run "$WORK/untimed"
+ran 1
+trained train "$WORK/untimed" --time-limit 0.000001s
+ran 1
+[[ ! -e $WORK/untimed/kernels ]] || fail "$LAST: choices are kept that were not made"

@@ -1,7 +1,8 @@
 /*
- * Every op of ops.def on the cpu backend against ref. A run takes the first cases of an op and a
- * sixth of the others (support/sample.h). What op_check demands of a case is in
- * support/op_harness.h. Argument: a pattern of tests, such as test_softmax*.
+ * Every op of ops.def on the cpu backend against ref. A run takes the first cases of an op and an
+ * eleventh of the others (support/sample.h); 11, as cases of one dtype or shape recur after 2, 3
+ * or 5. What op_check demands of a case is in support/op_harness.h. Argument: a pattern of tests,
+ * such as test_softmax*.
  */
 #include "op/op_cases.h"
 
@@ -21,7 +22,7 @@ int main(int argc, char **argv) {
 #include "ir/ops.def"
 #undef GD_OP
   };
-  op_cases = (struct op_cases){.backend = &cpu, .parts = 6};
+  op_cases = (struct op_cases){.backend = &cpu, .parts = 11};
   if (argc > 1)
     cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);

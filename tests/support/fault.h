@@ -1,8 +1,8 @@
 /*
  * Runs a piece of code again and again, with the first, second, third ... request for memory
  * failing, until it no longer asks for that many (past 256 in growing steps, or long code would
- * take forever). jansson's requests count too. Each time the code must report, never crash, and
- * leave no block behind.
+ * take forever; past the first 64 a third of them, see sample.h). jansson's requests count too.
+ * Each time the code must report, never crash, and leave no block behind.
  *
  *   assert_int_equal(fault_sweep(open_and_close, NULL), GD_OK);
  */

@@ -1,5 +1,5 @@
 /*
- * The clock that keeps its word: what is said when steps take longer than was expected, once for a
+ * What a run says when steps take longer than was expected, once for a
  * change and with the causes that were seen; and a run of the program against a trial of its store.
  */
 #define _GNU_SOURCE
@@ -75,7 +75,7 @@ static void causes_are_named(void **state) {
   (void)state;
   s->stalled_share = 0.2; /* steps are fast, and the run stands still all the same */
   const char *text = gd_drift_judge(&d, s, 1);
-  assert_non_null(strstr(text, "it stood still for checkpoints 20 % of the time"));
+  assert_non_null(strstr(text, "checkpoints stop the run for 20 % of the time"));
   s->step_s = 4;
   s->quota_share = 0.5;
   s->steal_share = 0.06;

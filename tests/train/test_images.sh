@@ -57,6 +57,10 @@ expect 0 watch "$WORK/whole"
 shown " images/s"
 expect 0 train "$WORK/whole"
 shown "30 of 30 steps"
+# The names of the classes go with the model; the transform cannot, for a model that is not square.
+tr -d ' \n' <"$WORK/whole/model/config.json" >"$OUT"
+shown '"id2label":{"0":"cold","1":"warm"},"label2id":{"cold":0,"warm":1}'
+[[ ! -e $WORK/whole/model/preprocessor_config.json ]] || fail "$LAST: a transform that is not the run's"
 
 # --- evaluate -----------------------------------------------------------------------------------
 
@@ -91,9 +95,22 @@ shown "  6 images, in fp32"
 # Classes have the numbers of the training data, whichever are there; and the numbers in shards.
 mkdir "$WORK/some"
 cp -r "$IMAGES/eval/warm" "$WORK/some"
-expect 0 evaluate "$WORK/whole" --data "$WORK/some" --json
-field_is samples 3
+for trained in "$WORK/whole" "$WORK/whole/model"; do
+  expect 0 evaluate "$trained" --data "$WORK/some" --json
+  field_is samples 3
+  field_is accuracy 1.0
+done
+# A model's own names, in an order of its own; without them, and with others, all classes are needed.
+cp -r "$WORK/whole/model" "$WORK/turned"
+sed -i 's/"0": "cold"/"0": "warm"/; s/"1": "warm"/"1": "cold"/' "$WORK/turned/config.json"
+expect 0 evaluate "$WORK/turned" --data "$IMAGES/eval" --json
+field_is accuracy 0.0
+sed -i 's/"0": "warm"/"0": "hot"/' "$WORK/turned/config.json"
+expect 0 evaluate "$WORK/turned" --data "$IMAGES/eval" --json
 field_is accuracy 1.0
+try evaluate "$WORK/turned" --data "$WORK/some"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC"
+said "has 1 classes (warm to warm), and the model 2"
 (cd "$WORK/some" && n=0 && for image in warm/*; do
   cp "$image" "$n.${image##*.}" && echo 0 >"$n.cls" && n=$((n + 1))
 done && tar -cf "$WORK/wrong.tar" ./[0-9]*)
@@ -196,12 +213,50 @@ for part in "--augment none" "--augment crop" "--augment flip" "--augment crop,f
   differs "$WORK/part-${part// /-}"
 done
 
+# Pixels are normalized as the model's folder says, or the run that a new one begins with.
+cp -r "$WORK/whole/model" "$WORK/half"
+echo '{"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}' >"$WORK/half/preprocessor_config.json"
+new=(train "$WORK/vit" --data "$IMAGES/train" --steps 2 --dry-run -o "$WORK/no")
+expect 0 "${new[@]/#$WORK\/vit/$WORK/half}"
+shown "normalization half"
+expect 0 "${new[@]/#$WORK\/vit/$WORK/half}" --normalize none
+shown "normalization none"
+expect 0 "${new[@]}" --init "$WORK/half"
+shown "normalization half"
+expect 0 "${new[@]}" --init "$WORK/hard"
+shown "normalization half"
+expect 0 evaluate "$WORK/half" --data "$IMAGES/eval" --json
+half=$(number_of loss)
+expect 0 evaluate "$WORK/whole/model" --data "$IMAGES/eval" --normalize half --json
+field_is loss "$half"
+expect 0 evaluate "$WORK/whole/model" --data "$IMAGES/eval" --json
+[[ $(number_of loss) != "$half" ]] || fail "$LAST: normalized alike"
+echo '{"image_mean": [0.48, 0.46, 0.41], "image_std": 0.27}' >"$WORK/half/preprocessor_config.json"
+for command in "evaluate $WORK/half --data $IMAGES/eval" "train $WORK/half --data $IMAGES/train -o $WORK/no"; do
+  # shellcheck disable=SC2086
+  try $command
+  [[ $RC == 2 ]] || fail "$LAST: exit $RC"
+  said "image_mean 0.48 0.46 0.41 and image_std 0.27 0.27 0.27 are none of imagenet, half and none"
+done
+echo '{"image_mean": "imagenet"}' >"$WORK/half/preprocessor_config.json"
+try evaluate "$WORK/half" --data "$IMAGES/eval"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC"
+said "image_mean and image_std are not three numbers each"
+expect 0 evaluate "$WORK/half" --data "$IMAGES/eval" --normalize half
+
 # ConvNeXt, from one of its own configurations.
 mkdir "$WORK/convnext"
 sed '/"id2label"/,/}/d; /"label2id"/,/}/d' "$GD_SOURCE_DIR/tests/reference/convnext-a/config.json" >"$WORK/convnext/config.json"
 expect 0 train "$WORK/convnext" --data "$IMAGES/train" --eval "$IMAGES/eval" --batch 6 --steps 2 --warmup 1 \
   --lr 1e-3 --threads 1 -o "$WORK/convnext-run"
 shown "top-1 "
+tr -d ' \n' <"$WORK/convnext-run/model/preprocessor_config.json" >"$OUT"
+shown '"size":{"shortest_edge":73},"resample":2,"do_center_crop":true,"crop_size":{"height":64,"width":64}'
+shown '"image_mean":[0.485,0.456,0.406],"image_std":[0.229,0.224,0.225]}'
+expect 0 evaluate "$WORK/convnext-run" --json
+loss=$(number_of loss)
+expect 0 evaluate "$WORK/convnext-run/model" --data "$IMAGES/eval" --json
+field_is loss "$loss"
 
 # --- what is refused ----------------------------------------------------------------------------
 

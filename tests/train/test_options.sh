@@ -40,7 +40,7 @@ said "--epochs would change what it trains"
 # --- deterministic ------------------------------------------------------------------------------
 
 expect 0 "${run[@]}" --steps 20 --deterministic -o "$WORK/same" --time-limit 0.000001s
-grep -q '"deterministic": true' "$WORK/same/run.json" || fail "$LAST: run.json does not say so"
+grep -q '"deterministic": "kept"' "$WORK/same/run.json" || fail "$LAST: run.json does not say so"
 expect 0 train "$WORK/same" --dry-run --json
 field_is deterministic true
 expect 0 train "$WORK/quarter" --dry-run --json
@@ -52,10 +52,10 @@ expect 0 train "$WORK/same" --threads 1
 bench=(bench "$WORK/tiny" --seq 32 --batch 8 --steps 20 --precision fp32 --methods free-lunch --threads 1
   --sample-seconds 0.05 --store "$WORK/results.db" --json)
 expect 0 "${bench[@]}" --deterministic
-shown "GPUDAYS_DETERMINISTIC=1"
+shown "GPUDAYS_DETERMINISTIC=kept"
 field_is source run
 expect 0 "${bench[@]}"
-! grep -q "GPUDAYS_DETERMINISTIC=1" "$OUT" || fail "$LAST: deterministic without being asked"
+! grep -q "GPUDAYS_DETERMINISTIC=kept" "$OUT" || fail "$LAST: deterministic without being asked"
 expect 0 "${bench[@]}" --deterministic
 field_is source store
 expect 2 models --deterministic

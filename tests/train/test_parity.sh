@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Training against PyTorch: 200 steps of each family from the same weights on the same samples have the
 # losses of transformers (parity/*.txt, by tools/make_training_reference.py) within 1e-4; models of images
-# with and without stochastic depth. GD_TEST_BACKEND=cuda: on a GPU, in every precision.
+# plain, with stochastic depth, and with all of ConvNeXt's recipe. GD_TEST_BACKEND=cuda: on a GPU, in
+# every precision.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../cli/common.sh"
 here=$GD_SOURCE_DIR/tests/train/parity
@@ -37,11 +38,15 @@ for file in "$here"/*.txt; do
   case $name in
     vit* | convnext*)
       [[ $images != 3 ]] || continue
-      run+=(--data "$here/images.tar" --augment none --label-smoothing 0.1)
+      run+=(--data "$here/images.tar" --label-smoothing 0.1)
+      case $name in
+        *+recipe) run+=(--augment "crop,flip,rand-m9-mstd0.5-inc1,erase=0.25,mixup=0.8,cutmix=1") ;;
+        *) run+=(--augment none) ;;
+      esac
+      [[ $name != *+* ]] || run+=(--drop-path 0.2)
       ;;
     *) run+=(--data "$here/tokens.bin" --seq 24 --mask-token 96) ;;
   esac
-  [[ $name != *+drop-path ]] || run+=(--drop-path 0.2)
   if [[ ${GD_TEST_BACKEND:-cpu} == cuda ]]; then
     trained --methods naive --backend cuda -o "$WORK/$name-cuda-naive-fp32"
     compare "$name" "$WORK/$name-cuda-naive-fp32" 1e-4

@@ -58,11 +58,11 @@ back=norm@45,loss@46,norm@47
 for stop in 43 40 46 44,late@52; do
   folder=$WORK/stopped-${stop%%,*}
   GPUDAYS_TEST_TRAIN=$back,late@$stop try "${run[@]}" -o "$folder" --checkpoint-every 10 --keep 1
-  for leg in 2 3 4; do
+  for session in 2 3 4; do
     [[ $RC == 0 ]] || fail "$LAST: exit $RC"
     (($(last_logged "$folder") < 60)) || break
     late=""
-    [[ $leg != 2 || $stop != *,* ]] || late=,late@52
+    [[ $session != 2 || $stop != *,* ]] || late=,late@52
     GPUDAYS_TEST_TRAIN=$back$late try train "$folder" --threads 1
   done
   same "$WORK/back" "$folder"

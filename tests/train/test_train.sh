@@ -77,11 +77,11 @@ for family in "$GD_SOURCE_DIR"/tests/reference/{roberta-a,bert,llama-a,gpt2-a,ma
   some=(train "$family" --data "$WORK/train.bin" --seq 16 --batch 6 --steps 12 --warmup 2 --lr 1e-3
     --mask-token 64 --methods free-lunch --micro-batch 4 --threads 1)
   expect 0 "${some[@]}" -o "$WORK/$name-whole"
-  expect 0 "${some[@]}" -o "$WORK/$name-legs" --time-limit 0.000001s
-  expect 0 train "$WORK/$name-legs" --threads 1 --time-limit 0.000001s
-  expect 0 train "$WORK/$name-legs" --threads 1
-  diff <(losses "$WORK/$name-whole") <(losses "$WORK/$name-legs") >"$OUT" || fail "$name: the losses differ"
-  [[ $(losses "$WORK/$name-legs" | wc -l) == 12 ]] || fail "$name: not 12 steps"
+  expect 0 "${some[@]}" -o "$WORK/$name-sessions" --time-limit 0.000001s
+  expect 0 train "$WORK/$name-sessions" --threads 1 --time-limit 0.000001s
+  expect 0 train "$WORK/$name-sessions" --threads 1
+  diff <(losses "$WORK/$name-whole") <(losses "$WORK/$name-sessions") >"$OUT" || fail "$name: the losses differ"
+  [[ $(losses "$WORK/$name-sessions" | wc -l) == 12 ]] || fail "$name: not 12 steps"
 done
 expect 2 train "$WORK/dropout" --data "$WORK/train.bin" --mask-token 64000 -o "$WORK/no" --seq 16 --batch 6
 said "the mask is token 64000, and the model's vocabulary has"
@@ -111,8 +111,8 @@ fi
 
 # --- another plan -------------------------------------------------------------------------------
 
-# legs RUN ARGUMENT...: ten steps with the settings of `run`, the rest with these.
-legs() {
+# sessions RUN ARGUMENT...: ten steps with the settings of `run`, the rest with these.
+sessions() {
   local folder=$1
   shift
   cp -r "$WORK/ten" "$folder"
@@ -120,15 +120,15 @@ legs() {
   near "$WORK/whole" "$folder"
 }
 kill_at "$WORK/ten" 12 1
-legs "$WORK/micro" --micro-batch 3
-legs "$WORK/naive" --methods naive+ckpt --micro-batch 8
+sessions "$WORK/micro" --micro-batch 3
+sessions "$WORK/naive" --methods naive+ckpt --micro-batch 8
 if command -v mpirun >/dev/null; then
-  legs "$WORK/zero3" --methods free-lunch+zero3 --ranks 2
+  sessions "$WORK/zero3" --methods free-lunch+zero3 --ranks 2
   cp -r "$WORK/ten" "$WORK/chain"
-  for leg in "--ranks 4" "--ranks 2 --methods free-lunch+zero1" "--ranks 2 --methods free-lunch+zero2+offload" \
+  for session in "--ranks 4" "--ranks 2 --methods free-lunch+zero1" "--ranks 2 --methods free-lunch+zero2+offload" \
     "--ranks 2 --methods naive+fsdp3"; do
     # shellcheck disable=SC2086
-    expect 0 train "$WORK/chain" --threads 1 $leg --time-limit 0.001s
+    expect 0 train "$WORK/chain" --threads 1 $session --time-limit 0.001s
   done
   expect 0 train "$WORK/chain" --threads 1 --methods naive
   near "$WORK/whole" "$WORK/chain"

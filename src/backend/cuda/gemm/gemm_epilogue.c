@@ -206,8 +206,10 @@ static enum gd_status time_of(const struct gd_cuda_call *call, const struct gd_c
   timed.call.stage = GD_CUDA_LAUNCH;
   GD_TRY(gd_cuda_autotune(call, &contest, &best, us));
   tuned = best == 0 ? gd_cuda_tuned_add(call->cuda, key) : NULL;
-  if (tuned)
+  if (tuned) {
     gd_cuda_tuned_set(call->cuda, tuned, *us, 0, "");
+    *us = tuned->us;
+  }
   return GD_OK;
 }
 
@@ -249,7 +251,7 @@ enum gd_status gd_cuda_multi_epilogue(const struct gd_cuda_call *call,
   char how = gd_cuda_switch("GPUDAYS_GEMM_EPILOGUE");
   bool fused = how == '1';
   *taken = 0;
-  if (how == '0' || call->cuda->deterministic || (!fused && !gd_cuda_autotunes(call->cuda)) ||
+  if (how == '0' || call->cuda->untimed || (!fused && !gd_cuda_autotunes(call->cuda)) ||
       !gd_cuda_fused_gemm_find(steps, n_steps, &found))
     return GD_OK;
   make_sums(&found, steps[1].args, &sums);

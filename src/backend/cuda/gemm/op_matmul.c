@@ -255,7 +255,7 @@ static int emulated_paths(const struct gd_cuda_call *call, const struct gd_cuda_
        *room = (char *)gd_gemm_workspace(call, 0) + EMULATED_ROOM_AT;
   bool forced = how == '1' || how == '2';
   int n = 0;
-  if (how == '0' || !p->tf32 || call->cuda->deterministic ||
+  if (how == '0' || !p->tf32 || call->cuda->untimed ||
       (!forced && !(worth_trying(p) && gd_cuda_autotunes(call->cuda))))
     return 0;
   for (int i = 0; i < 2; i++) {
@@ -333,7 +333,7 @@ static bool group_path(const struct gd_cuda_call *call, const struct gd_cuda_gem
   int64_t bytes = how == '2' ? EMULATED_IN_CACHE_BYTES : EMULATED_ROOM_BYTES;
   char group = gd_cuda_switch("GPUDAYS_GEMM_GROUP");
   bool forced = how == '1' || how == '2' || group == '1';
-  if (how == '0' || group == '0' || call->cuda->deterministic ||
+  if (how == '0' || group == '0' || call->cuda->untimed ||
       (!forced && !gd_cuda_autotunes(call->cuda)))
     return false;
   for (int i = 0; i < n; i++)

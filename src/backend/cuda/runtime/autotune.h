@@ -12,9 +12,11 @@
  *   GPUDAYS_AUTOTUNE=N          likewise, candidate N (from 1 on, modulo their number)
  *   GPUDAYS_AUTOTUNE_LOG=FILE   appends a line for every candidate timed and every one chosen
  *
- * GPUDAYS_DETERMINISTIC=1 implies off. Each path that a timing could choose also has a switch that
- * demands it or rules it out: GPUDAYS_GEMM_TRANSPOSED, _GEMM_GROUP, _GEMM_EPILOGUE, _TF32_EMULATED,
- * _CUDNN, _ATTENTION_TILE (docs/modules/backend.md has a table of all choices).
+ * GPUDAYS_DETERMINISTIC=1 implies off. With a folder for choices (struct gd_backend_options) those
+ * that are used are also kept there, a file a rank, once a plan is bound; they come before the
+ * file's, so that the next process has them again. Each path that a timing could choose also has a
+ * switch that demands it or rules it out: GPUDAYS_GEMM_TRANSPOSED, _GEMM_GROUP, _GEMM_EPILOGUE,
+ * _TF32_EMULATED, _CUDNN, _ATTENTION_TILE (docs/modules/backend.md has a table of all choices).
  *
  *   struct gd_cuda_contest contest = {.key = key, .n = 3, .run = run, .user = &problem};
  *   struct gd_cuda_tuned *tuned = gd_cuda_tuned_find(cuda, key);
@@ -25,6 +27,7 @@
 #define GD_BACKEND_CUDA_RUNTIME_AUTOTUNE_H
 
 #include "backend/cuda/runtime/cuda_int.h"
+#include "base/file.h"
 
 enum { GD_CUDA_NOTE_BYTES = 96, GD_CUDA_KEY_BYTES = 512, GD_CUDA_CHOICE_WORDS = 8 };
 
@@ -40,6 +43,7 @@ struct gd_cuda_tuned {
   char *key;
   uint64_t choice[GD_CUDA_CHOICE_WORDS]; /* an algorithm of cuBLASLt, a tiling, ...: the caller's */
   enum gd_cuda_tuned_state state;
+  bool used; /* it was asked for */
   bool ran;  /* what it needs is loaded: nothing can be while a graph is captured */
   double us; /* infinite: not known */
   char note[GD_CUDA_NOTE_BYTES]; /* "812.5 us, 701.3 TFLOP/s, number 3 of 17"; may be empty */
@@ -48,19 +52,23 @@ struct gd_cuda_tuned {
 struct gd_cuda_autotune {
   struct gd_cuda_tuned *at;
   uint32_t count, capacity;
-  char path[1200]; /* of the file; empty: there is none */
-  bool changed;    /* since it was read */
+  char path[1200];              /* of the file; empty: there is none */
+  bool changed;                 /* since it was read */
+  char kept_path[GD_FILE_PATH]; /* of what is used; empty: it is not kept */
+  uint32_t kept;                /* so many are in it */
 };
 
 /* Sets cuda->autotune and reads the file; once, then it does nothing. */
 enum gd_status gd_cuda_autotune_open(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
+/* Puts what is used into the folder for choices, where there is one. */
+enum gd_status gd_cuda_autotune_keep(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
 /* Writes what changed, and frees all; safe where it was never opened. */
 void gd_cuda_autotune_close(struct gd_cuda *cuda);
 /* Reads GPUDAYS_AUTOTUNE: 0 is by time, N the candidate that runs. */
 int gd_cuda_autotune_fixed(void);
 /* Whether anything is timed in this process. */
 static inline bool gd_cuda_autotunes(const struct gd_cuda *cuda) {
-  return !cuda->deterministic && cuda->fixed_candidate == 0;
+  return !cuda->untimed && cuda->fixed_candidate == 0;
 }
 /* Which of n candidates runs where nothing is timed. */
 static inline int gd_cuda_first_candidate(const struct gd_cuda *cuda, int n) {

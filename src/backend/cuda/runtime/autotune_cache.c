@@ -39,12 +39,18 @@ static struct gd_cuda_tuned *add(struct gd_cuda_autotune *cache, const char *key
   return tuned;
 }
 
+static struct gd_cuda_tuned *use(struct gd_cuda_tuned *tuned) {
+  if (tuned)
+    tuned->used = true;
+  return tuned;
+}
+
 struct gd_cuda_tuned *gd_cuda_tuned_find(const struct gd_cuda *cuda, const char *key) {
-  return find(cuda->autotune, key);
+  return use(find(cuda->autotune, key));
 }
 
 struct gd_cuda_tuned *gd_cuda_tuned_add(struct gd_cuda *cuda, const char *key) {
-  return add(cuda->autotune, key);
+  return use(add(cuda->autotune, key));
 }
 
 void gd_cuda_tuned_set(struct gd_cuda *cuda, struct gd_cuda_tuned *tuned, double us, double flops,
@@ -54,7 +60,7 @@ void gd_cuda_tuned_set(struct gd_cuda *cuda, struct gd_cuda_tuned *tuned, double
     snprintf(rate, sizeof rate, ", %.1f TFLOP/s", flops / us * 1e-6);
   snprintf(tuned->note, sizeof tuned->note, "%.3f us%s%s%.48s", us, rate, what[0] ? ", " : "",
            what);
-  tuned->us = us;
+  tuned->us = strtod(tuned->note, NULL); /* as the next process reads it: both choose alike */
   tuned->state = GD_CUDA_TUNED_TIMED;
   tuned->ran = cuda->autotune->changed = true;
 }
@@ -98,9 +104,8 @@ static void read_line(struct gd_cuda_autotune *cache, char *line) {
   }
 }
 
-static void read_file(struct gd_cuda_autotune *cache) {
+static void read_lines(struct gd_cuda_autotune *cache, FILE *file) {
   char line[LINE_BYTES];
-  FILE *file = cache->path[0] ? gd_cache_open(cache->path) : NULL;
   if (!file)
     return;
   while (fgets(line, sizeof line, file))
@@ -108,30 +113,39 @@ static void read_file(struct gd_cuda_autotune *cache) {
   fclose(file);
 }
 
+static void read_file(struct gd_cuda_autotune *cache) {
+  read_lines(cache, cache->path[0] ? gd_cache_open(cache->path) : NULL);
+}
+
+static bool is_result(const struct gd_cuda_tuned *tuned) {
+  return tuned->state == GD_CUDA_TUNED_TIMED || tuned->state == GD_CUDA_TUNED_STORED;
+}
+
+static void append_line(struct gd_strbuf *text, const struct gd_cuda_tuned *tuned) {
+  char line[LINE_BYTES];
+  int at = snprintf(line, sizeof line, "%s\t", tuned->key);
+  for (int w = 0; w < GD_CUDA_CHOICE_WORDS; w++)
+    at += snprintf(line + at, sizeof line - (size_t)at, "%016" PRIx64, tuned->choice[w]);
+  snprintf(line + at, sizeof line - (size_t)at, "\t%s", tuned->note);
+  gd_strbuf_printf(text, "%s\t%016" PRIx64 "\n", line, gd_hash_string(line));
+}
+
 /* Keeps what other processes have written since. A cache: a failure costs timing it again. */
 static void write_file(struct gd_cuda_autotune *cache) {
-  char line[LINE_BYTES];
   struct gd_strbuf text = {0};
   if (!cache->changed || !cache->path[0])
     return;
   read_file(cache);
-  for (uint32_t i = 0; i < cache->count; i++) {
-    const struct gd_cuda_tuned *tuned = &cache->at[i];
-    if (tuned->state != GD_CUDA_TUNED_TIMED && tuned->state != GD_CUDA_TUNED_STORED)
-      continue;
-    int at = snprintf(line, sizeof line, "%s\t", tuned->key);
-    for (int w = 0; w < GD_CUDA_CHOICE_WORDS; w++)
-      at += snprintf(line + at, sizeof line - (size_t)at, "%016" PRIx64, tuned->choice[w]);
-    snprintf(line + at, sizeof line - (size_t)at, "\t%s", tuned->note);
-    gd_strbuf_printf(&text, "%s\t%016" PRIx64 "\n", line, gd_hash_string(line));
-  }
+  for (uint32_t i = 0; i < cache->count; i++)
+    if (is_result(&cache->at[i]))
+      append_line(&text, &cache->at[i]);
   if (text.text && !text.failed)
     (void)gd_cache_put(cache->path, text.text, text.length);
   gd_strbuf_deinit(&text);
 }
 
-/* One file per GPU; where nothing is timed there is none. */
-static void find_file(const struct gd_cuda *cuda, struct gd_cuda_autotune *cache) {
+/* One file per GPU; where nothing is timed there is none. Ranks time apart, and keep their own. */
+static void find_files(const struct gd_cuda *cuda, struct gd_cuda_autotune *cache) {
   char folder[1024], name[96] = "";
   if (!gd_cuda_autotunes(cuda) || !cuda->cu || /* tests that only compile have no driver */
       cuda->cu->DeviceGetName(name, sizeof name, cuda->device) != CUDA_SUCCESS || !name[0])
@@ -141,6 +155,41 @@ static void find_file(const struct gd_cuda *cuda, struct gd_cuda_autotune *cache
       *at = '_';
   if (gd_cache_folder("cuda", folder, sizeof folder))
     snprintf(cache->path, sizeof cache->path, "%s/autotune-%s.txt", folder, name);
+  if (cuda->choices)
+    snprintf(cache->kept_path, sizeof cache->kept_path, "%.3900s/%s-rank%d.txt", cuda->choices,
+             name, cuda->comm ? gd_comm_rank(cuda->comm) : 0);
+}
+
+/* All of it is written again: it also has what other plans of the run use. */
+static void read_kept(struct gd_cuda_autotune *cache) {
+  if (cache->kept_path[0])
+    read_lines(cache, gd_file_open(cache->kept_path, "r"));
+  cache->kept = cache->count;
+  for (uint32_t i = 0; i < cache->count; i++)
+    cache->at[i].used = true;
+}
+
+enum gd_status gd_cuda_autotune_keep(struct gd_cuda *cuda, struct gd_error *err) {
+  struct gd_cuda_autotune *cache = cuda->autotune;
+  struct gd_strbuf text = {0};
+  uint32_t count = 0;
+  if (!cache || !cache->kept_path[0])
+    return GD_OK;
+  for (uint32_t i = 0; i < cache->count; i++)
+    if (cache->at[i].used && is_result(&cache->at[i])) {
+      append_line(&text, &cache->at[i]);
+      count++;
+    }
+  enum gd_status status = text.failed ? gd_nomem(err, "while keeping choices") : GD_OK;
+  /* One that is supported no more may have been timed again. */
+  if (status == GD_OK && text.text && (count > cache->kept || cache->changed)) {
+    status = gd_file_make_folder(cuda->choices, err);
+    if (status == GD_OK)
+      status = gd_file_write(cache->kept_path, text.text, text.length, err);
+    cache->kept = count;
+  }
+  gd_strbuf_deinit(&text);
+  return status;
 }
 
 enum gd_status gd_cuda_autotune_open(struct gd_cuda *cuda, struct gd_error *err) {
@@ -149,7 +198,8 @@ enum gd_status gd_cuda_autotune_open(struct gd_cuda *cuda, struct gd_error *err)
   cuda->autotune = gd_mem_alloc(1, sizeof *cuda->autotune);
   if (!cuda->autotune)
     return gd_nomem(err, "while opening the autotune cache");
-  find_file(cuda, cuda->autotune);
+  find_files(cuda, cuda->autotune);
+  read_kept(cuda->autotune);
   read_file(cuda->autotune);
   return GD_OK;
 }

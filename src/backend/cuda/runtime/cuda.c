@@ -51,7 +51,9 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   cuda->comm = options->comm;
   cuda->trace = options->trace;
   cuda->threads = options->threads > 0 ? options->threads : omp_get_max_threads();
-  cuda->deterministic = fixed && fixed[0] == '1';
+  cuda->deterministic = fixed && fixed[0] != '0';
+  cuda->untimed = fixed && fixed[0] == '1';
+  cuda->choices = options->choices;
   cuda->fixed_candidate = gd_cuda_autotune_fixed();
   enum gd_status status =
       gd_cuda_device_find(cuda, cuda->comm ? gd_comm_local_rank(cuda->comm) : 0, err);

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "backend/cuda/runtime/autotune.h"
 #include "backend/cuda/runtime/cuda_program.h"
 #include "backend/cuda/runtime/fused.h"
 #include "backend/cuda/runtime/graph_toggle.h"
@@ -272,6 +273,7 @@ static enum gd_status prepare_programs(struct gd_cuda *cuda, const struct gd_pla
   GD_TRY(gd_cuda_launch_stage(cuda, bound, GD_CUDA_COLLECT, err));
   GD_TRY(gd_cuda_modules_build(cuda, err));
   GD_TRY(time_algorithms(cuda, bound, err));
+  GD_TRY(gd_cuda_autotune_keep(cuda, err));
   return cuda->trace ? make_marks(cuda, bound, err) : GD_OK;
 }
 

@@ -61,7 +61,9 @@ struct gd_cuda {
   struct gd_cuda_nvml *nvml; /* nvml.c; NULL: the clocks are not watched */
   uint64_t writes;           /* counts what may have changed inputs of programs from outside */
   bool trace;
-  bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
+  bool deterministic;         /* GPUDAYS_DETERMINISTIC: nothing whose sums have no fixed order; */
+  bool untimed;               /* and where it is 1, nothing is chosen by its time */
+  const char *choices;        /* folder where choices are kept; NULL: none */
   int fixed_candidate;        /* GPUDAYS_AUTOTUNE: which candidate runs, from 1 on; 0: by time */
   int epilogues;              /* GEMMs launched with gelu in their epilogue, for tests */
   int64_t slices_by_cudnn;    /* of attention, launched; likewise */
