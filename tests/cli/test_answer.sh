@@ -157,6 +157,12 @@ expect 1 plan pythia-1b --gpu 3090 --device-memory 8GiB --methods free-lunch --j
 field_is next null
 field_is feasible false
 sed -nE 's/^ *"days": ([0-9.]+),$/\1/p' "$OUT" | sort -C -g || fail "$LAST: remedies are not ranked by days"
+
+# A shorter sequence, and no shorter than it must be.
+expect 1 plan pythia-14m --gpu 3060 --seq 131072 --batch 16 --device-memory 1GiB
+shown "sequence 32768: fits" "gpudays plan pythia-14m --seq 32768 --batch 64 --gpu 3060 --device-memory 1GiB"
+expect 1 plan pythia-14m --gpu 3060 --seq 65536 --batch 32 --device-memory 1GiB
+expect 0 plan pythia-14m --gpu 3060 --seq 32768 --batch 64 --device-memory 1GiB
 expect 1 plan pythia-12b --gpu 3090
 shown "of host memory a GPU: fits with"
 expect 1 plan pythia-14m --device-memory 1MiB --threads 1
