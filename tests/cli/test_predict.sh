@@ -172,7 +172,7 @@ expect 0 plan gpt-345m --stack paper --gpu a100-40gb --count 8 --batch 512 \
 field_is micro_batch 64
 expect 0 plan gpt-345m --stack megatron --gpu a100-40gb --count 8 --batch 512 --micro-batch 64 \
   --methods naive+ckpt+zero1 --json
-awk -v s="$(field step_s)" 'BEGIN { exit !(s > 2.25 && s < 2.35) }' || fail "not as in results/accuracy.md"
+awk -v s="$(field step_s)" 'BEGIN { exit !(s > 2.33 && s < 2.43) }' || fail "not as in results/accuracy.md"
 expect 1 plan gpt-2.5b --stack paper --gpu a100-40gb --count 8 --batch 256 --methods naive+ckpt
 # What is asked for is honoured: micro-batch, memory, and the network between nodes.
 expect 0 plan gpt2 --stack paper --gpu a100 --micro-batch 4 --json
