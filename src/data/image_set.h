@@ -62,7 +62,7 @@ struct gd_image_options {
   uint64_t seed;
   bool evaluates;
   const char *classes_of;         /* of an evaluation alone: a folder by whose classes, those of the
-                                     training    data, its own are numbered; NULL: by its own names */
+                                     training data, its own are numbered; NULL: by its own names */
   const char *const *class_names; /* likewise: names by number, if each of its own is one of them */
   int64_t n_class_names;
   struct gd_augment augment; /* of training */
