@@ -373,10 +373,11 @@ said "without a word, as it does when somebody sends it SIGTERM, SIGINT or SIGHU
 [[ -z $(ls -A "$WORK/tmp") ]] || fail "$LAST: left in TMPDIR: $(ls -A "$WORK/tmp")"
 
 # A rank that stops: the others wait for it at the end.
-# One that computes for longer than the limit, on a machine that is so busy, is taken for such a one.
+# One that computes for longer than the limit, on a machine that is so busy, is taken for such a one, and may be gone before
+# it is stopped.
 for limit in 2 10 60; do
-  if begin 2 "${long[@]}" --sample-seconds 1 --seq 256 --rank-timeout "$limit"; then
-    kill -STOP "$(rank_pid 1)"
+  if begin 2 "${long[@]}" --sample-seconds 1 --seq 256 --rank-timeout "$limit" && victim=$(rank_pid 1) &&
+    [[ -n $victim ]] && kill -STOP "$victim"; then
     finish 3
     [[ $(cat "$ERR") != *"no answer from rank 1 for $limit s in"* ]] || break
   else
