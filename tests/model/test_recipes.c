@@ -110,7 +110,8 @@ static void test_published(void **state) {
    google-research/vision_transformer. Every part is one that there is. */
 static void test_images(void **state) {
   (void)state;
-  static const char convnext[] = "crop,flip,rand-m9-mstd0.5-inc1,erase=0.25,mixup=0.8,cutmix=1";
+  static const char convnext[] =
+      "crop,bicubic,flip,rand-m9-mstd0.5-inc1,noise=0.25,mixup=0.8,cutmix=1";
   static const struct {
     const char *model, *augment, *normalize;
     double smoothing, drop_path;
