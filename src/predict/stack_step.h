@@ -28,8 +28,11 @@ struct gd_stack_works {
   struct gd_stack_work *all;
   struct gd_gpu_timing *timings; /* as many, for gd_stack_step: one thread at a time */
   int count, capacity;
-  double parameters, tensors; /* in so many tensors */
-  double model_flops;         /* the latter of the whole micro-batch, as the paper counts */
+  double parameters, tensors;  /* in so many tensors */
+  double block_parameters;     /* of all blocks together */
+  double head_parameters;      /* outside, used behind the blocks alone */
+  double embedding_parameters; /* outside, used ahead of them */
+  double model_flops;          /* the latter of the whole micro-batch, as the paper counts */
   int blocks;
 };
 enum gd_status gd_stack_works_make(const struct gd_stack_facts *facts, const struct gd_model *model,
@@ -50,7 +53,8 @@ struct gd_stack_run {
   double gradient_bytes; /* a parameter, as ranks sum them; 0: as the facts say */
   double value[GD_STACK_FITTED_COUNT];
   double score_traffic; /* as value[GD_STACK_TRAFFIC], of what works on scores; 0: the same */
-  double links;         /* share of their rate that the links between GPUs reach; 0: all of it */
+  double energy; /* a step draws that often what its tensor cores do: gd_learned's; 0: as often */
+  double links;  /* share of their rate that the links between GPUs reach; 0: all of it */
 };
 struct gd_stack_step {
   double seconds;
