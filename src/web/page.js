@@ -276,7 +276,7 @@ const FINDINGS = {
 async function showFound(id, question) {
   const version = page.version, [command, parts] = FINDINGS[id], place = at(id).querySelector("div");
   const argv = command(question);
-  if (place.dataset.shown !== argv.join(" ")) place.replaceChildren(make("p", { class: "hint" }, "Looking…"));
+  if (place.dataset.shown !== argv.join(" ")) place.replaceChildren(make("p", { class: "hint" }, id === "presets" ? "Looking at every preset on every machine: this may take half a minute…" : "Looking…"));
   const { out, err } = await page.engines.remedies.ask(argv, filesOf(question));
   if (version !== page.version) return;
   const show = () => place.replaceChildren(...parts({ found: parsed(out), err }, question, show).filter(Boolean));

@@ -79,7 +79,7 @@ async function openBrowser(binary, profile) {
       return result.value;
     },
     // Until an expression of the page is true.
-    async await(expression, seconds = 120) {
+    async await(expression, seconds = 600) {
       const until = Date.now() + 1000 * seconds;
       for (;;) {
         if (await this.evaluate(`Boolean(${expression})`).catch(() => false)) return;
