@@ -280,8 +280,9 @@ static int64_t count_gathered(const struct planner *p, enum gd_program program, 
   int64_t bytes = 0;
   for (gd_op_id id = 0; id <= at; id++) {
     const struct gd_op *op = &graph->ops[id];
-    if (op->kind != GD_OP_gather || !in_program(graph, id, program) ||
-        graph->tensors[op->out[0]].space != GD_SPACE_DEVICE)
+    const struct gd_op_info *info = gd_op_info(op->kind);
+    if (info->exchange != GD_EXCHANGE_SHARE || info->op_class != GD_CLASS_PURE ||
+        !in_program(graph, id, program) || graph->tensors[op->out[0]].space != GD_SPACE_DEVICE)
       continue;
     const struct gd_interval *buffer = &pool->intervals[p->buffer_of[op->out[0]]];
     if (buffer->first == id && buffer->last >= at)
