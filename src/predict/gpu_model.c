@@ -27,7 +27,8 @@ static const struct gd_gpu_parameter_info parameters[GD_GPU_PARAMETERS] = {
     [GD_GPU_WATTS_ADA] = {"watts_ada", "W a TFLOP/s", "Ada, cards of Blackwell", 1.45, 0.15},
     [GD_GPU_WATTS_HOPPER] = {"watts_hopper", "W a TFLOP/s", "Hopper", 0.85, 0.15},
     [GD_GPU_WATTS_B200] = {"watts_b200", "W a TFLOP/s", "Blackwell of servers", 0.55, 0.15},
-    [GD_GPU_EXPOSED] = {"exposed", "of their time", "overlapped collectives", 0.2, 0.4},
+    /* NCCL's channels hold a multiprocessor each: 16 to 24 of the 108 of an A100. */
+    [GD_GPU_EXPOSED] = {"exposed", "of their time", "what overlapped collectives add", 0.2, 0.4},
 };
 
 const struct gd_gpu_parameter_info *gd_gpu_parameter(enum gd_gpu_parameter parameter) {

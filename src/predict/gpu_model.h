@@ -36,7 +36,7 @@ enum gd_gpu_parameter {
   GD_GPU_WATTS_ADA,  /* 4N at the clocks of Ada and of Blackwell's cards */
   GD_GPU_WATTS_HOPPER, /* 4N at the clocks of Hopper */
   GD_GPU_WATTS_B200,   /* 4NP */
-  GD_GPU_EXPOSED,      /* share of overlapped collectives that shows nevertheless */
+  GD_GPU_EXPOSED,      /* how much longer a GPU takes while a collective runs, relative */
   GD_GPU_PARAMETERS
 };
 struct gd_gpu_parameter_info {

@@ -807,7 +807,7 @@ static void assume_links(struct gd_predictor *p, int ranks) {
   struct gd_target target;
   if (p->rates.gpu[0] && gd_hw_load(&hw, NULL) == GD_OK &&
       gd_hw_target(&hw, p->rates.gpu, ranks, 0, NULL, NULL, &target, NULL) == GD_OK)
-    gd_rates_set_fabric(&p->rates, &target);
+    gd_rates_set_fabric(&p->rates, &target, &p->fitted.gpu);
   gd_hw_deinit(&hw);
 }
 

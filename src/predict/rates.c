@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "predict/streams.h"
+
 void gd_rates_deinit(struct gd_rates *rates) {
   gd_rates_forget(rates);
   gd_arena_deinit(&rates->arena);
@@ -575,14 +577,11 @@ enum gd_status gd_rates_drop_disturbed(struct gd_rates *rates, struct gd_error *
 /* PCIe carries 80 % of its data sheet's figure in copies of pinned memory. */
 #define LINK_SHARE 0.8
 
-/* Channels of NCCL, each a block that holds a multiprocessor while a collective runs: two for each
-   of eight network cards, as NCCL's logs of such nodes have it. */
-#define NCCL_CHANNELS 16.0
-
-void gd_rates_set_fabric(struct gd_rates *rates, const struct gd_target *target) {
+void gd_rates_set_fabric(struct gd_rates *rates, const struct gd_target *target,
+                         const struct gd_gpu_fit *fit) {
   gd_fabric_of(target, &rates->fabric);
-  if (target->count > 1 && target->gpu->multiprocessors > 2 * NCCL_CHANNELS)
-    rates->async_speed = 1 - NCCL_CHANNELS / target->gpu->multiprocessors;
+  if (target->count > 1)
+    rates->async_speed = gd_streams_gpu_speed(fit->value[GD_GPU_EXPOSED]);
   rates->peer_link = (struct gd_link){rates->fabric.inside_bytes_per_s, 5e-6};
   rates->slowest = gd_slowest_of(target->count);
 }
@@ -631,7 +630,7 @@ void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target,
   rates->multiprocessors = gpu->multiprocessors;
   rates->compute_capability = gpu->compute_capability;
   rates->host_link.bytes_per_s = LINK_SHARE * gpu->host_link_bytes_per_s;
-  gd_rates_set_fabric(rates, target);
+  gd_rates_set_fabric(rates, target, fit);
   rates->cpus = target->cpus > 0 ? target->cpus : 1;
   gd_rates_set_power(rates, gpu, fit);
 }

@@ -216,6 +216,7 @@ void gd_rates_set_power(struct gd_rates *rates, const struct gd_gpu *gpu,
 void gd_rates_carry_from(struct gd_rates *rates, const struct gd_gpu *measured,
                          const struct gd_gpu_fit *fit);
 /* The links of a target alone: its collectives, and the slowest of its GPUs. */
-void gd_rates_set_fabric(struct gd_rates *rates, const struct gd_target *target);
+void gd_rates_set_fabric(struct gd_rates *rates, const struct gd_target *target,
+                         const struct gd_gpu_fit *fit);
 
 #endif

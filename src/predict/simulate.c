@@ -1,45 +1,20 @@
 /*
- * Two streams and their waits; see simulate.h.
+ * A program of a plan, op by op; see simulate.h.
  */
 #include "predict/simulate.h"
 
 #include <string.h>
 
 #include "exec/run.h"
+#include "predict/streams.h"
 
 /* --- the streams --------------------------------------------------------------------------- */
 
-struct streams {
-  double now_s;
-  double speed;   /* of both while both run */
+struct walking {
+  struct gd_streams streams;
   double slowest; /* times what a typical rank takes to compute */
   double clock;   /* what is bound by arithmetic takes 1 / clock */
-  double *left_s; /* of each asynchronous job, by number - 1 */
-  uint32_t pushed, done;
 };
-
-/* The computation works for so long, and what is queued on the other stream goes on meanwhile. */
-static void compute(struct streams *s, double seconds) {
-  while (seconds > 0) {
-    if (s->done == s->pushed) {
-      s->now_s += seconds;
-      return;
-    }
-    double *left = &s->left_s[s->done];
-    double both = seconds < *left ? seconds : *left;
-    s->now_s += both / s->speed;
-    seconds -= both;
-    *left -= both;
-    if (*left <= 0)
-      s->done++;
-  }
-}
-
-/* Nothing computes until that many jobs are done. */
-static void wait_for(struct streams *s, uint32_t number) {
-  for (; s->done < number; s->done++)
-    s->now_s += s->left_s[s->done];
-}
 
 /* --- times of ops -------------------------------------------------------------------------- */
 
@@ -122,8 +97,9 @@ static void add_demand(struct demand *demand, const struct gd_rates *rates,
 }
 
 static void walk(const struct gd_plan *plan, enum gd_program program, const struct gd_rates *rates,
-                 struct memo *memo, struct streams *streams, uint32_t *async_at,
+                 struct memo *memo, struct walking *walking, uint32_t *async_at,
                  struct demand *demand, struct gd_simulated *to) {
+  struct gd_streams *streams = &walking->streams;
   const uint32_t *waits = plan->waits[program];
   const struct gd_graph *graph = plan->graph;
   double share = graph->loss == GD_NONE ? 1 : gd_run_counted_share(graph);
@@ -135,34 +111,33 @@ static void walk(const struct gd_plan *plan, enum gd_program program, const stru
     gd_work_of(graph, id, share, &work);
     double seconds = look_up(memo, rates, &work);
     if (!async) {
-      seconds *= streams->slowest;
+      seconds *= walking->slowest;
       add_demand(demand, rates, &work, seconds);
       if (gd_rates_is_arithmetic(rates, &work))
-        seconds /= streams->clock;
+        seconds /= walking->clock;
     }
     add_row(to, program, &work, async, seconds);
     add_collective(to, rates, &work, seconds);
     if (async) {
-      streams->left_s[streams->pushed] = seconds;
-      async_at[i] = ++streams->pushed;
+      async_at[i] = gd_streams_push(streams, seconds);
       to->async_s += seconds;
     } else {
-      wait_for(streams, waits[i] ? async_at[waits[i] - 1] : 0);
-      compute(streams, seconds);
+      gd_streams_wait(streams, waits[i] ? async_at[waits[i] - 1] : 0);
+      gd_streams_compute(streams, seconds);
       to->main_s += seconds;
     }
   }
-  wait_for(streams, streams->pushed);
+  gd_streams_wait(streams, streams->pushed);
   to->seconds = demand->seconds = streams->now_s;
 }
 
 /* What the limit of its power costs a GPU is known once a program was walked without it. */
 static void walk_limited(const struct gd_plan *plan, enum gd_program program,
-                         const struct gd_rates *rates, struct memo *memo, struct streams *streams,
+                         const struct gd_rates *rates, struct memo *memo, struct walking *walking,
                          uint32_t *async_at, struct gd_simulated *to) {
   struct demand demand = {.clock_most = rates->power.clock_most}, again = demand;
-  struct streams fresh = *streams;
-  walk(plan, program, rates, memo, streams, async_at, &demand, to);
+  struct walking fresh = *walking;
+  walk(plan, program, rates, memo, walking, async_at, &demand, to);
   to->clock = 1;
   if (rates->power.limit_w <= 0 || demand.seconds <= 0)
     return;
@@ -187,17 +162,18 @@ enum gd_status gd_simulate(const struct gd_plan *plan, enum gd_program program,
     memo.count *= 2;
   memo.slots = gd_mem_alloc(memo.count, sizeof *memo.slots);
   uint32_t *async_at = gd_mem_alloc((size_t)n + 1, sizeof *async_at); /* by place in order */
-  struct streams streams = {.speed = rates->async_speed > 0 ? rates->async_speed : 1,
-                            .slowest = (rates->slowest > 0 ? rates->slowest : 1) *
-                                       (rates->learned.step > 0 ? rates->learned.step : 1),
-                            .clock = 1,
-                            .left_s = gd_mem_alloc((size_t)n + 1, sizeof *streams.left_s)};
-  bool ok = memo.slots && async_at && streams.left_s;
+  double *left_s = gd_mem_alloc((size_t)n + 1, sizeof *left_s);
+  struct walking walking = {
+      .streams = {.speed = rates->async_speed > 0 ? rates->async_speed : 1, .left_s = left_s},
+      .slowest = (rates->slowest > 0 ? rates->slowest : 1) *
+                 (rates->learned.step > 0 ? rates->learned.step : 1),
+      .clock = 1};
+  bool ok = memo.slots && async_at && left_s;
   for (uint32_t i = 0; ok && i < memo.count; i++)
     memo.slots[i].seconds = -1;
   if (ok)
-    walk_limited(plan, program, rates, &memo, &streams, async_at, simulated);
-  gd_mem_free(streams.left_s);
+    walk_limited(plan, program, rates, &memo, &walking, async_at, simulated);
+  gd_mem_free(left_s);
   gd_mem_free(async_at);
   gd_mem_free(memo.slots);
   return ok ? GD_OK : gd_nomem(err, "while simulating a plan");

@@ -128,6 +128,8 @@ static enum gd_status read_facts(struct reader *r, struct gd_stack_facts *facts,
   GD_TRY(read_choice(r, "offload_update", updates, 2, &update, err));
   GD_TRY(gd_json_bool(r->json, root, "overlaps", &facts->overlaps, err));
   GD_TRY(gd_json_bool(r->json, root, "fuses_accumulation", &facts->fuses_accumulation, err));
+  if (gd_json_has(root, "whole_outside"))
+    GD_TRY(gd_json_bool(r->json, root, "whole_outside", &facts->whole_outside, err));
   facts->kernels = (enum gd_stack_kernels)kernel;
   facts->weights = (enum gd_stack_weights)weight;
   facts->memory = (enum gd_stack_mode)mode;

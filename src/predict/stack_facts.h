@@ -50,16 +50,17 @@ struct gd_stack_facts {
   const char *scores_of; /* likewise: families whose attention writes its scores there */
   enum gd_stack_kernels kernels;
   enum gd_stack_weights weights;
-  enum gd_stack_mode memory;           /* by whose rules autograd keeps activations */
-  bool flash;                          /* fused attention */
-  double attention;                    /* its speed over FlashAttention 1's */
-  bool native_attention;               /* with kernels of Hopper's own */
-  bool overlaps;                       /* gradients are summed while the backward pass runs */
-  bool fuses_accumulation;             /* GEMMs add to gradients */
-  bool updates_on_gpu;                 /* also what is offloaded */
-  double state_bytes;                  /* a parameter: weights, gradients, moments */
-  double gradient_bytes;               /* a parameter, as ranks sum them */
-  double update_bytes;                 /* a parameter, read and written by the optimizer */
+  enum gd_stack_mode memory; /* by whose rules autograd keeps activations */
+  bool flash;                /* fused attention */
+  double attention;          /* its speed over FlashAttention 1's */
+  bool native_attention;     /* with kernels of Hopper's own */
+  bool overlaps;             /* gradients are summed while the backward pass runs */
+  bool fuses_accumulation;   /* GEMMs add to gradients */
+  bool updates_on_gpu;       /* also what is offloaded */
+  bool whole_outside;    /* gradients outside of blocks are never sharded, and summed once a step */
+  double state_bytes;    /* a parameter: weights, gradients, moments */
+  double gradient_bytes; /* a parameter, as ranks sum them */
+  double update_bytes;   /* a parameter, read and written by the optimizer */
   double update_launches;              /* of the optimizer for each tensor; 0: for all at once */
   double memory_over;                  /* see GD_STACK_MEMORY_OVER */
   double start[GD_STACK_FITTED_COUNT]; /* by the file: what is expected of such software */

@@ -10,6 +10,7 @@
 #include "ir/autodiff.h"
 #include "pass/kernels.h"
 #include "pass/pass.h"
+#include "predict/streams.h"
 
 /* --- ops ------------------------------------------------------------------------------------ */
 
@@ -64,11 +65,36 @@ static enum gd_status add_work(struct gd_stack_works *works, const struct gd_sta
   return GD_OK;
 }
 
+/* Whether the forward pass first needs a tensor when its blocks have begun: a head's weights,
+   unless they are the embedding's. */
+static bool is_of_head(const struct gd_graph *graph, gd_tensor_id id) {
+  bool began = false;
+  for (gd_op_id i = 0; i < graph->n_ops && graph->ops[i].phase == GD_PHASE_FORWARD; i++) {
+    began = began || graph->ops[i].block >= 0;
+    for (uint32_t k = 0; k < graph->ops[i].n_in; k++)
+      if (graph->ops[i].in[k] == id)
+        return began;
+  }
+  return false;
+}
+
+static void count_parameters(const struct gd_graph *graph, struct gd_stack_works *works) {
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
+    const struct gd_tensor *tensor = &graph->tensors[id];
+    if (tensor->role != GD_ROLE_PARAM)
+      continue;
+    works->tensors++;
+    double elements = tensor->flat ? 0 : (double)gd_tensor_elements(graph, id);
+    *(tensor->block >= 0      ? &works->block_parameters
+      : is_of_head(graph, id) ? &works->head_parameters
+                              : &works->embedding_parameters) += elements;
+  }
+}
+
 static enum gd_status count_ops(const struct gd_graph *graph, struct gd_stack_works *works,
                                 struct gd_error *err) {
   works->parameters = (double)gd_graph_parameters(graph);
-  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
-    works->tensors += graph->tensors[id].role == GD_ROLE_PARAM;
+  count_parameters(graph, works);
   works->blocks = gd_graph_blocks(graph);
   works->model_flops = graph->model_flops;
   int64_t scores = gd_stack_scores(graph);
@@ -152,6 +178,11 @@ static struct sums sum_phase(const struct gd_stack_run *run, bool forward, int i
   return sums;
 }
 
+static void add_sums(struct sums *to, const struct sums *other) {
+  to->gpu_s += other->gpu_s;
+  to->ops += other->ops;
+}
+
 /* The GPU runs behind the host: the slower one sets the time, and where they are alike each waits
    for the other now and then. */
 static double slower(double gpu_s, double host_s) {
@@ -180,42 +211,107 @@ static double gradient_bytes(const struct gd_stack_run *run) {
   return run->gradient_bytes > 0 ? run->gradient_bytes : run->facts->gradient_bytes;
 }
 
-/* Collectives that run while the GPU computes: as far as they are longer, and a share of them since
-   they take multiprocessors and memory from it. */
-static double with_collectives(const struct gd_stack_run *run, double compute_s,
-                               double collective_s) {
-  return fmax(compute_s, collective_s) + run->gpu->fit.value[GD_GPU_EXPOSED] * collective_s;
-}
-
-struct collectives {
-  double forward_s, backward_s; /* of a micro-step */
-  double step_s;                /* of a step */
+/* What is exchanged: weights before they are needed, gradients once they are there. */
+struct exchange {
+  double gather_s, reduce_s;            /* of all weights, of all gradients */
+  bool gathers, gathers_again, reduces; /* in a forward pass; in a backward pass, once more */
+  bool reduces_last;                    /* in the last backward pass alone */
+  bool gathers_updated;                 /* in the first forward pass alone */
 };
 
-static struct collectives collectives_of(const struct gd_stack_run *run) {
+static struct exchange exchange_of(const struct gd_stack_run *run) {
   double p = run->works->parameters, gradients = gradient_bytes(run) * p;
   double gathered = collective_s(run, GD_COLLECTIVE_ALL_GATHER, 2 * p);
   double reduced = collective_s(run, GD_COLLECTIVE_REDUCE_SCATTER, gradients);
-  struct collectives c = {0};
+  struct exchange e = {.gather_s = gathered, .reduce_s = reduced};
   switch (run->method.sharding) {
-  case GD_SHARDING_NONE: c.step_s = collective_s(run, GD_COLLECTIVE_ALL_REDUCE, gradients); break;
-  case GD_SHARDING_ZERO1: c.step_s = reduced + gathered; break;
+  case GD_SHARDING_NONE:
+    e.reduce_s = collective_s(run, GD_COLLECTIVE_ALL_REDUCE, gradients);
+    e.reduces_last = true;
+    break;
+  case GD_SHARDING_ZERO1:
+    e.reduces_last = true;
+    e.gathers_updated = true;
+    break;
   case GD_SHARDING_ZERO2:
-    c.backward_s = reduced;
-    c.step_s = gathered;
+    e.reduces = true;
+    e.gathers_updated = true;
     break;
-  case GD_SHARDING_FSDP2:
-    c.forward_s = gathered;
-    c.backward_s = reduced;
-    break;
+  case GD_SHARDING_FSDP2: e.gathers = e.reduces = true; break;
   case GD_SHARDING_ZERO3:
-  case GD_SHARDING_FSDP3:
-    c.forward_s = gathered;
-    c.backward_s = gathered + reduced;
-    break;
+  case GD_SHARDING_FSDP3: e.gathers = e.gathers_again = e.reduces = true; break;
   case GD_SHARDING_COUNT: break;
   }
-  return c;
+  return e;
+}
+
+/* A model in pieces of which the weights are gathered and the gradients are summed: its blocks, all
+   alike, and what lies around them. More of them than that make no difference. */
+enum { MOST_PIECES = 128 };
+struct pieces {
+  int blocks;
+  double block_bytes, head_bytes, embedding_bytes; /* shares of the weights: of one block, behind
+                                                      the blocks, ahead of them (or both) */
+  double speed; /* of computation and collectives while both run */
+};
+
+static struct pieces pieces_of(const struct gd_stack_run *run) {
+  const struct gd_stack_works *works = run->works;
+  const double p = works->parameters;
+  bool in_blocks = works->blocks > 0 && works->block_parameters > 0;
+  int blocks = (int)fmin(fmax(works->blocks, 1), MOST_PIECES);
+  return (struct pieces){
+      .blocks = blocks,
+      .block_bytes = (in_blocks ? works->block_parameters / p : 1) / blocks,
+      .head_bytes = in_blocks ? works->head_parameters / p : 0,
+      .embedding_bytes = in_blocks ? 1 - (works->block_parameters + works->head_parameters) / p : 0,
+      .speed = gd_streams_gpu_speed(run->gpu->fit.value[GD_GPU_EXPOSED])};
+}
+
+/* Seconds of a pass: of each block, and around them. */
+struct span {
+  double block_s, outside_s;
+};
+
+/* A forward pass whose weights come one piece ahead; its last part, the loss, is outside blocks. */
+static double forward_with(const struct pieces *p, const struct span *span, double gather_s) {
+  double left_s[MOST_PIECES + 2];
+  struct gd_streams s = {.speed = p->speed, .left_s = left_s};
+  if (gather_s <= 0)
+    return p->blocks * span->block_s + span->outside_s;
+  gd_streams_push(&s, gather_s * p->embedding_bytes);
+  uint32_t next = gd_streams_push(&s, gather_s * p->block_bytes);
+  for (int i = 0; i < p->blocks; i++) {
+    gd_streams_wait(&s, next);
+    next = gd_streams_push(&s, gather_s * (i + 1 < p->blocks ? p->block_bytes : p->head_bytes));
+    gd_streams_compute(&s, span->block_s);
+  }
+  gd_streams_wait(&s, next);
+  gd_streams_compute(&s, span->outside_s);
+  return s.now_s;
+}
+
+/* A backward pass: from the loss to the first block, the gradients of each piece summed behind it,
+   those of the embedding last; outside: also of what is in no block, whose weights are there. */
+static double backward_with(const struct pieces *p, const struct span *span, double gather_s,
+                            double reduce_s, bool outside) {
+  double left_s[2 * MOST_PIECES + 3];
+  struct gd_streams s = {.speed = p->speed, .left_s = left_s};
+  uint32_t next = gather_s > 0 ? gd_streams_push(&s, gather_s * p->block_bytes) : 0;
+  gd_streams_compute(&s, span->outside_s);
+  if (outside)
+    gd_streams_push(&s, reduce_s * p->head_bytes);
+  for (int i = 0; i < p->blocks; i++) {
+    gd_streams_wait(&s, next);
+    if (next > 0 && i + 1 < p->blocks)
+      next = gd_streams_push(&s, gather_s * p->block_bytes);
+    gd_streams_compute(&s, span->block_s);
+    gd_streams_push(&s, reduce_s * p->block_bytes);
+  }
+  if (outside)
+    gd_streams_push(&s, reduce_s * p->embedding_bytes);
+  gd_streams_wait(&s, s.pushed);
+  return s.now_s;
 }
 
 /* Parameters that four CPU cores update in a second: DeepSpeed's CPU Adam. */
@@ -240,40 +336,76 @@ static void add_offload(const struct gd_stack_run *run, double *micro_step_s, do
 struct timing {
   const struct gd_stack_run *run;
   struct gd_stack_step *step;
-  struct collectives collectives; /* no clock changes them, */
-  double slowest;                 /* nor how much longer the slowest GPU takes */
+  struct exchange exchange; /* no clock changes it, */
+  struct pieces pieces;
+  double slowest; /* nor how much longer the slowest GPU takes */
 };
 
-static double seconds_at(void *user, double clock) {
-  const struct timing *timing = user;
+static void span_of(const struct pieces *p, double phase_s, const struct sums *inside,
+                    const struct sums *all, struct span *span) {
+  double share = all->gpu_s > 0 ? inside->gpu_s / all->gpu_s : 0;
+  span->block_s = phase_s * share / p->blocks;
+  span->outside_s = phase_s * (1 - share);
+}
+
+/* What a micro-step computes: its ops in and outside of blocks. */
+static void time_compute(struct timing *timing, double clock, struct span *forward,
+                         struct span *backward) {
   const struct gd_stack_run *run = timing->run;
   struct gd_stack_step *step = timing->step;
-  bool ckpt = run->method.ckpt;
+  struct sums in_forward = sum_phase(run, true, 1, clock),
+              forwards = sum_phase(run, true, 0, clock);
+  struct sums in_backward = sum_phase(run, false, 1, clock),
+              backwards = sum_phase(run, false, 0, clock);
+  double host = run->value[GD_STACK_HOST], slowest = timing->slowest; /* all wait for it */
+  add_sums(&forwards, &in_forward);
+  if (run->method.ckpt)
+    add_sums(&in_backward, &in_forward); /* once more */
+  add_sums(&backwards, &in_backward);
+  span_of(&timing->pieces, slower(slowest * forwards.gpu_s, host * forwards.ops), &in_forward,
+          &forwards, forward);
+  span_of(&timing->pieces, slower(slowest * backwards.gpu_s, host * backwards.ops), &in_backward,
+          &backwards, backward);
+  step->gpu_s = slowest * (forwards.gpu_s + backwards.gpu_s);
+  step->host_s = host * (forwards.ops + backwards.ops);
+}
+
+/* Both passes of a micro-step, and what shows of collectives that a step has once: gradients behind
+   the last backward pass, weights ahead of the first forward pass. */
+static void time_passes(struct timing *timing, double clock) {
+  const struct exchange *e = &timing->exchange;
+  const struct pieces *p = &timing->pieces;
+  const bool overlaps = timing->run->facts->overlaps;
+  struct gd_stack_step *step = timing->step;
+  struct span forward, backward;
+  time_compute(timing, clock, &forward, &backward);
+  step->forward_s = forward_with(p, &forward, e->gathers ? e->gather_s : 0);
+  double again_s = e->gathers_again ? e->gather_s : 0;
+  const bool whole = timing->run->facts->whole_outside;
+  step->backward_s = backward_with(p, &backward, again_s, e->reduces ? e->reduce_s : 0, !whole);
+  step->collective_s = 0;
+  if (e->gathers_updated)
+    step->collective_s +=
+        overlaps ? forward_with(p, &forward, e->gather_s) - step->forward_s : e->gather_s;
+  if (e->reduces_last && !overlaps)
+    step->collective_s += e->reduce_s;
+  else if (e->reduces_last || whole) /* what the last one sums that others do not */
+    step->collective_s +=
+        backward_with(p, &backward, again_s, e->reduce_s, true) - step->backward_s;
+}
+
+static double seconds_at(void *user, double clock) {
+  struct timing *timing = user;
+  const struct gd_stack_run *run = timing->run;
+  struct gd_stack_step *step = timing->step;
   double p = run->works->parameters;
   int shares = run->method.sharding == GD_SHARDING_NONE ? 1 : run->target->count;
-  struct sums forward = sum_phase(run, true, -1, clock),
-              backward = sum_phase(run, false, -1, clock);
-  struct sums again = ckpt ? sum_phase(run, true, 1, clock) : (struct sums){0};
-  const struct collectives c = timing->collectives;
-  double host = run->value[GD_STACK_HOST], slowest = timing->slowest;
-  forward.gpu_s *= slowest; /* all wait for it */
-  backward.gpu_s *= slowest;
-  again.gpu_s *= slowest;
-  step->forward_s = slower(forward.gpu_s, host * forward.ops);
-  step->backward_s = slower(backward.gpu_s + again.gpu_s, host * (backward.ops + again.ops));
-  step->gpu_s = forward.gpu_s + backward.gpu_s + again.gpu_s;
-  step->host_s = host * (forward.ops + backward.ops + again.ops);
-  step->forward_s = with_collectives(run, step->forward_s, c.forward_s);
-  step->backward_s = with_collectives(run, step->backward_s, c.backward_s);
+  time_passes(timing, clock);
   if (run->facts->weights == GD_STACK_WEIGHTS_CAST) /* 4 read and 2 written, twice with gradients */
     step->forward_s += memory_s(run, 12 * p);
   step->update_s =
       fmax(memory_s(run, run->method.offload ? 0 : run->facts->update_bytes * p / shares),
-           host * run->facts->update_launches * run->works->tensors);
-  step->collective_s = c.step_s;
-  if (run->facts->overlaps) /* with the backward pass of the last micro-step */
-    step->collective_s =
-        fmax(run->gpu->fit.value[GD_GPU_EXPOSED] * c.step_s, c.step_s - step->backward_s);
+           run->value[GD_STACK_HOST] * run->facts->update_launches * run->works->tensors);
   double micro_step_s = step->forward_s + step->backward_s;
   if (run->method.offload)
     add_offload(run, &micro_step_s, &step->update_s);
@@ -285,7 +417,8 @@ void gd_stack_step(const struct gd_stack_run *run, struct gd_stack_step *step) {
   struct gd_power_load load = {0}, drawn = {0};
   struct timing timing = {.run = run,
                           .step = step,
-                          .collectives = collectives_of(run),
+                          .exchange = exchange_of(run),
+                          .pieces = pieces_of(run),
                           .slowest = gd_slowest_of(run->target->count)};
   double more = run->energy > 0 ? run->energy : 1;
   *step = (struct gd_stack_step){0};

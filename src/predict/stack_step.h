@@ -28,8 +28,11 @@ struct gd_stack_works {
   struct gd_stack_work *all;
   struct gd_gpu_timing *timings; /* as many, for gd_stack_step: one thread at a time */
   int count, capacity;
-  double parameters, tensors; /* in so many tensors */
-  double model_flops;         /* the latter of the whole micro-batch, as the paper counts */
+  double parameters, tensors;  /* in so many tensors */
+  double block_parameters;     /* of all blocks together */
+  double head_parameters;      /* outside, used behind the blocks alone */
+  double embedding_parameters; /* outside, used ahead of them */
+  double model_flops;          /* the latter of the whole micro-batch, as the paper counts */
   int blocks;
 };
 enum gd_status gd_stack_works_make(const struct gd_stack_facts *facts, const struct gd_model *model,

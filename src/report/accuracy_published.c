@@ -137,6 +137,27 @@ static void gemms(const struct gd_accuracy *a, struct gd_strbuf *out) {
 
 /* --- intervals and misses --------------------------------------------------------------------- */
 
+static bool is_of_source(const struct gd_published_row *row, const void *user) {
+  return row->group == *(const int *)user;
+}
+
+/* Why the last median may be the smaller of the last two: rows of a GPU teach what they are off by,
+   too. */
+static void explain_last(const struct gd_accuracy *a, struct gd_strbuf *out) {
+  const struct gd_published_errors *e = &a->published_errors;
+  int nearer = 0, sources = a->published.n_sources;
+  for (int i = 0; i < sources; i++)
+    nearer += gd_published_score(e, GD_UNSEEN_BOTH, is_of_source, &i).median <
+              gd_published_score(e, GD_UNSEEN_STACK, is_of_source, &i).median;
+  gd_strbuf_printf(
+      out,
+      "\nThe last median may be smaller than the one above it though less is known, since of %d "
+      "sources %d are predicted nearer without what others published of their GPU:\nthat is "
+      "fitted with the errors of the others' software. A point or two among so few sources is no "
+      "knowledge, so the interval is by the rule as wide as\nthe one above it, or wider.\n",
+      sources, nearer);
+}
+
 static void intervals(const struct gd_accuracy *a, struct gd_strbuf *out) {
   gd_strbuf_append(out,
                    "\nIntervals of `plan --stack`, by what is known of the question. By weight: "
@@ -153,6 +174,7 @@ static void intervals(const struct gd_accuracy *a, struct gd_strbuf *out) {
                      of->high / of->low, 100.0 * of->within / (of->rows > 0 ? of->rows : 1),
                      of->rows, 100 * of->covered, 100 * of->median, 100 * of->p90);
   }
+  explain_last(a, out);
 }
 
 /* What a file says of that row, or what the step itself shows. */

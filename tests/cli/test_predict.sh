@@ -32,8 +32,8 @@ expect 0 plan pythia-1b --gpu a100 --methods free-lunch
 tr -s ' \n' ' ' <"$OUT" >"$WORK/said"
 for words in "unvalidated on the NVIDIA A100 SXM4 80 GB, where nobody has run it" \
   "errors on 29 trials there, each predicted without those of its model (x0.88 to x1.13)" \
-  "of that model on 203 published rates of other software, their architectures left out (x0.79 to x1.27)" \
-  "interval of 90 % x0.76 to x1.31"; do
+  "of that model on 203 published rates of other software, their architectures left out (x0.78 to x1.28)" \
+  "interval of 90 % x0.76 to x1.32"; do
   grep -F -- "$words" "$WORK/said" >/dev/null || fail "not said: $words"
 done
 expect 0 plan pythia-1b --gpu a100 --methods free-lunch+zero1+offload
@@ -172,7 +172,7 @@ expect 0 plan gpt-345m --stack paper --gpu a100-40gb --count 8 --batch 512 \
 field_is micro_batch 64
 expect 0 plan gpt-345m --stack megatron --gpu a100-40gb --count 8 --batch 512 --micro-batch 64 \
   --methods naive+ckpt+zero1 --json
-awk -v s="$(field step_s)" 'BEGIN { exit !(s > 2.25 && s < 2.35) }' || fail "not as in results/accuracy.md"
+awk -v s="$(field step_s)" 'BEGIN { exit !(s > 2.33 && s < 2.43) }' || fail "not as in results/accuracy.md"
 expect 1 plan gpt-2.5b --stack paper --gpu a100-40gb --count 8 --batch 256 --methods naive+ckpt
 # What is asked for is honoured: micro-batch, memory, and the network between nodes.
 expect 0 plan gpt2 --stack paper --gpu a100 --micro-batch 4 --json
@@ -196,6 +196,16 @@ awk -v a="$fast" -v b="$slow" 'BEGIN { exit !(b > 1.2 * a) }' || fail "the netwo
 fast=$(step_of --stack paper --count 16 --micro-batch 8)
 slow=$(step_of --stack paper --count 16 --micro-batch 1)
 awk -v a="$fast" -v b="$slow" 'BEGIN { exit !(b > 1.02 * a) }' || fail "the micro-batch counts for nothing: $fast, $slow"
+
+# One network model: where the network is the bound, this engine's step and compiled PyTorch's take as long.
+for sharding in zero1 zero2 zero3 fsdp2 fsdp3; do
+  for gpu in 16xa100 16xh100; do
+    for stack in own pytorch; do
+      expect 0 plan pythia-1b --gpu $gpu --network ethernet-10 --micro-batch 4 --methods free-lunch+$sharding --stack $stack --json
+      printf '%s ' "$(field step_s)"
+    done | awk -v what="$gpu $sharding" '{ exit !($1 / $2 > 0.95 && $1 / $2 < 1.05) }' || fail "$gpu $sharding: two networks"
+  done
+done
 
 # Other software: its name, an alias, what is asked for, and an interval by what is known.
 expect 0 plan gpt2 --stack pytorch --gpu 4090 --methods free-lunch --batch 480 --seq 1024 --micro-batch 12 --json

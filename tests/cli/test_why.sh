@@ -133,7 +133,7 @@ shown '"causes"'
 
 # What no cause explains is said to be so.
 expect 0 why gpt2 --gpu a100 --tokens-per-s 100
-shown "1,991x slower than elsewhere, and no known cause explains it: does"
+shown "1,995x slower than elsewhere, and no known cause explains it: does"
 
 # More than the multipliers can do is refused, with the way out.
 expect 1 why gpt2 --gpu a100 --tokens-per-s 2M
