@@ -196,12 +196,15 @@ static const char *say_trust(struct gd_cli *cli, const struct gd_predicting *p,
   const struct gd_gpu *gpu = p->has_target ? p->target.gpu : NULL;
   const char *title = gpu ? short_title(gpu->title) : "this machine";
   double factor = 1 / (1 - prediction->error);
+  const char *peak = prediction->ends_at_peak ? "; the fast end is 100 % MFU" : "";
   if (prediction->validated)
-    return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: tested on %s", factor, title);
+    return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: tested on %s%s", factor, title,
+                        peak);
   if (gpu && p->predictor.distance <= 0 && count > 1)
-    return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: tested on one %s, not on %d",
-                        factor, title, count);
-  return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: untested on %s", factor, title);
+    return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: tested on one %s, not on %d%s",
+                        factor, title, count, peak);
+  return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: untested on %s%s", factor, title,
+                      peak);
 }
 
 /* Appends " --device-memory 24GiB", in the largest unit that it is a whole number of. */

@@ -8,17 +8,17 @@
 
 #include "store/store.h"
 
-/* No interval of a GPU reaches below what the FLOPs take at the peak: those of the model, or those
-   that run where they are fewer (causal attention, a loss that skips). */
+/* No interval of a GPU reaches below what the model's FLOPs take at the peak, which is the bound of
+   `estimate`, even if this engine runs fewer (causal attention, a loss that skips). */
 static void end_at_peak(const struct gd_predictor *predictor, const struct gd_trial *trial,
                         const struct gd_method *method, struct gd_prediction *p) {
   bool known = predictor->rates.multiprocessors > 0; /* of a CPU it is measured, or a guess */
   double peak = trial->ranks * gd_predictor_peak(predictor, trial->precision, method->tf32);
-  double flops = fmin(trial->model_flops_per_step, trial->exec_flops_per_step);
-  double least_s = peak > 0 ? fmin(flops / peak, p->step_s) : 0;
+  double least_s = peak > 0 ? fmin(trial->model_flops_per_step / peak, p->step_s) : 0;
   if (!known || !(p->step_s > 0) || p->low_s >= least_s)
     return;
   p->low_s = least_s;
+  p->ends_at_peak = true;
   p->days_low = p->days * least_s / p->step_s;
 }
 

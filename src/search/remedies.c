@@ -180,12 +180,22 @@ static int compare_memory(const void *left, const void *right) {
   return (*a)->memory_bytes < (*b)->memory_bytes ? -1 : (*a)->memory_bytes > (*b)->memory_bytes;
 }
 
-/* The GPU with the least memory on which it fits, as many as were asked for. */
+/* Of GPUs with as much memory the first stays. */
+static int drop_like(const struct gd_gpu **gpus, int count) {
+  int kept = 0;
+  for (int i = 0; i < count; i++)
+    if (kept == 0 || gpus[i]->memory_bytes > gpus[kept - 1]->memory_bytes)
+      gpus[kept++] = gpus[i];
+  return kept;
+}
+
+/* The GPU with the least memory on which it fits, as many as were asked for. What fits does in more
+   memory too, so that few of them are planned for. */
 static enum gd_status try_gpus(struct finding *finding, struct gd_error *err) {
   const struct gd_target *target = finding->asked->target;
   const struct gd_gpu *gpus[MOST_GPU_KINDS];
+  struct gd_remedy least = {0};
   int count = 0;
-  bool fits = false;
   if (!target || finding->asked->fixed_memory)
     return GD_OK;
   for (int i = 0; i < finding->asked->hw->n_gpus && count < MOST_GPU_KINDS; i++) {
@@ -195,15 +205,21 @@ static enum gd_status try_gpus(struct finding *finding, struct gd_error *err) {
   }
   /* NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers */
   qsort(gpus, (size_t)count, sizeof gpus[0], compare_memory);
-  for (int i = 0; i < count && !fits; i++) {
+  for (int low = 0, high = drop_like(gpus, count); low < high;) {
+    int middle = low + (high - low) / 2;
     struct gd_remedy remedy = remedy_of(finding, GD_REMEDY_GPU);
-    if (i > 0 && gpus[i]->memory_bytes == gpus[i - 1]->memory_bytes)
-      continue; /* as much as the one before, which was not enough */
-    remedy.gpu = gpus[i];
-    GD_TRY(try_target(finding, gpus[i]->name, target->count, &remedy, &fits, err));
-    if (fits)
-      keep_found(finding, &remedy);
+    bool fits;
+    remedy.gpu = gpus[middle];
+    GD_TRY(try_target(finding, gpus[middle]->name, target->count, &remedy, &fits, err));
+    if (fits) {
+      least = remedy;
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
   }
+  if (least.gpu)
+    keep_found(finding, &least);
   return GD_OK;
 }
 

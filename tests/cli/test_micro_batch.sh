@@ -11,12 +11,12 @@ days() {
 }
 
 while read -r model gpu method sizes; do
-  last="" at=""
+  before="" at=""
   for size in $sizes; do
     now=$(days "$model" "$gpu" "$method" "$size")
-    [[ -z $last ]] || awk -v now="$now" -v last="$last" 'BEGIN { exit !(now <= 1.0001 * last) }' ||
-      fail "$model, $method on $gpu: $now days in $size GiB, $last in $at"
-    last=$now at=$size
+    [[ -z $before ]] || awk -v now="$now" -v before="$before" 'BEGIN { exit !(now <= 1.0001 * before) }' ||
+      fail "$model, $method on $gpu: $now days in $size GiB, $before in $at"
+    before=$now at=$size
   done
 done <<'END'
 pythia-410m 3090 free-lunch 16 19 20 21 22 23
@@ -31,3 +31,15 @@ for other in $((size / 2)) $((2 * size)); do
   awk -v a="$chosen" -v b="$(days pythia-410m 3090 free-lunch 22 --micro-batch "$other")" 'BEGIN { exit !(a <= b) }' ||
     fail "micro-batch $other is faster than $size"
 done
+
+# No interval is faster than the bound of `estimate`, and one that ends there says so.
+for gpu in 3090 4xa100; do
+  expect 0 estimate pythia-160m --gpu "${gpu#4x}" --count "$([[ $gpu == 4x* ]] && echo 4 || echo 1)" --json
+  bound=$(field days)
+  expect 0 plan pythia-160m --gpu $gpu --json
+  awk -v low="$(field days_low)" -v bound="$bound" 'BEGIN { exit !(low >= 0.9999 * bound) }' ||
+    fail "$LAST: $(field days_low) days are fewer than the bound, $bound"
+done
+expect 0 plan llama-3.2-1b --gpu 4x3090
+low=$(sed -nE 's/.*MFU ([0-9]+) %.*/\1/p' "$OUT" | head -1)
+[[ $low -lt 77 ]] || grep -q "100 % MFU" <(tr -s ' \n' ' ' <"$OUT") || fail "$LAST: MFU $low %, and the end at 100 % is not said"
