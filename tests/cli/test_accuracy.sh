@@ -13,14 +13,14 @@ same_page() { # PAGE: same_page.awk says what may differ
 same_page "$WORK/page.md" || fail "results/accuracy.md is not what the program writes; run make accuracy"
 # What the comparison lets pass, and what it does not.
 row=$(grep -m 1 '^| gpt-2.5b | 1 |' "$WORK/page.md")
-[[ $row == *" 36.5 "*" 4.63 "* ]] || fail "there is no row to change: $row"
+[[ $row == *" 36.5 "*" 4.73 "* ]] || fail "there is no row to change: $row"
 changed() { # SED_EXPRESSION: the page with that row changed
   sed -e "/^| gpt-2.5b | 1 |/$1" "$WORK/page.md" >"$WORK/changed.md"
   cmp -s "$WORK/page.md" "$WORK/changed.md" && fail "$1 changes nothing"
   same_page "$WORK/changed.md"
 }
 changed 's/ 36.5 / 36.6 /' || fail "a last digit may differ"
-changed 's/ 4.63 / 4.69 /' && fail "1.3 % is too much"
+changed 's/ 4.73 / 4.79 /' && fail "1.3 % is too much"
 changed 's/ 256 / 255 /' || fail "0.4 % may differ"
 changed 's/ 256 / 258 /' && fail "0.8 % is too much"
 changed 's/ no / yes /' && fail "a word differs"
