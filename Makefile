@@ -4,13 +4,13 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-FUZZ_SECONDS ?= 10
+FUZZ_SECONDS ?= 6
 # How often a test may be tried, to tell a flaky one from a broken one; the closing line names it.
 TRIES ?= 1
 # Further arguments of ctest: a choice of tests.
 TESTS ?=
-# Tests at once: some of them sleep while others compute.
-JOBS ?= $(shell expr $$(nproc) + 1)
+# Tests at once: some of them sleep while others compute. With one more than there are cores a third of two was idle.
+JOBS ?= $(shell expr $$(nproc) + 2)
 QUICKSTART_SECONDS ?= 30
 # What pip installs without root.
 export PATH := $(PATH):$(HOME)/.local/bin

@@ -72,11 +72,13 @@ endif()
 
 # Those that take longest, with GD_TEST_ALL=1 too: they begin first, so that none is left alone at the
 # end. All others follow in any order; ctest itself remembers how long they took, in the same folder.
-set(slowest adding/adding methods/space op/cpu_ops gpu/cuda_kernels methods/memory parity/reference pass/heads
-  pass/compile gpu/cuda_failures_fake search/search pass/loss comm/ranks backend/cuda_gemm cli/predict
-  search/slurm cli/held pass/graph_cache search/kill comm/collectives report/cli pass/kernels_scan
-  model/registry codegen/cpu_fused methods/overlap cli/accuracy plan/depth hw/hw report/report
-  trial/trial report/browser cli/files cli/cost cli/manual cli/results methods/parts)
+set(slowest adding/adding gpu/cuda_failures_fake methods/space comm/ranks parity/reference methods/memory cli/predict
+  cli/bench gpu/cuda_kernels codegen/cpu_fused search/slurm comm/collectives cli/files op/cpu_ops cli/held search/search
+  search/kill cli/accuracy cli/schema train/end train/train cli/width report/cli export/target train/spikes cli/cost
+  cli/own_models cli/results pass/compile report/report cli/manual train/options plan/depth report/curves cli/scaling
+  trial/trial report/browser model/registry cli/survey train/sessions train/runs pass/heads base/switches
+  train/slurm_run train/parity paper/seeds train/images train/found pass/loss backend/cuda_gemm pass/graph_cache
+  model/trim pass/accumulate pass/attention data/tokenizer hw/hw methods/overlap methods/parts)
 list(REVERSE slowest)
 
 file(GLOB test_files CONFIGURE_DEPENDS tests/*/test_*.c tests/*/test_*.sh)

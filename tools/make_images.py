@@ -8,7 +8,7 @@ makes of them: tests/data/images. Needs Pillow and NumPy (made with Pillow 13.0.
 codec/NAME.jpg|png   a file of every kind that decoders meet
 codec/NAME.rgb       its pixels after Pillow's convert("RGB")
 resize/NAME.rgb      codec/colour.png: crop(box), resize(size, BILINEAR); the name is
-                     LEFT-TOP-WIDTH-HEIGHT-to-WIDTH-HEIGHT
+                     LEFT-TOP-WIDTH-HEIGHT-to-WIDTH-HEIGHT; bicubic-NAME.rgb: BICUBIC
 train, eval          two classes that a small model tells apart
 With --rand: what timm's RandAugment makes of codec/colour.png (needs timm and torch; made with timm
 1.0.31 and Pillow 13.0.0)
@@ -93,9 +93,10 @@ def make_resize(folder):
         ((3, 2, 17, 11), (16, 16)), ((5, 4, 1, 1), (4, 4)), ((7, 0, 8, 19), (8, 8)), ((2, 6, 10, 12), (10, 12)),
     ]
     for (left, top, width, height), size in cases:
-        part = image.crop((left, top, left + width, top + height)).resize(size, Image.BILINEAR)
+        part = image.crop((left, top, left + width, top + height))
         name = "%d-%d-%d-%d-to-%d-%d.rgb" % (left, top, width, height, *size)
-        write_rgb(folder / name, part)
+        write_rgb(folder / name, part.resize(size, Image.BILINEAR))
+        write_rgb(folder / ("bicubic-" + name), part.resize(size, Image.BICUBIC))
 
 
 def make_classes():

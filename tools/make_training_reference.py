@@ -222,7 +222,7 @@ def rand_augment(image, index):
 
 
 def erase(pixels, index):
-    """torchvision's RandomErasing, zeros."""
+    """torchvision's RandomErasing, with the noise of timm's."""
     draws, (_, height, width) = Draws("erase", index), pixels.shape
     if draws.uniform() >= ERASE:
         return pixels
@@ -233,7 +233,9 @@ def erase(pixels, index):
         if h < height and w < width:
             top = draws.below(height - h + 1)
             left = draws.below(width - w + 1)
-            pixels[:, top:top + h, left:left + w] = 0
+            noise = Draws("noise", index)
+            values = [noise.normal() for _ in range(3 * h * w)]
+            pixels[:, top:top + h, left:left + w] = np.array(values, dtype=np.float32).reshape(3, h, w)
             break
     return pixels
 
@@ -242,7 +244,7 @@ def augmented(image, index, height, width):
     draws = Draws("crop", index)
     mirrored = draws.uniform() < 0.5
     left, top, w, h = random_part(draws, image.width, image.height)
-    image = image.crop((left, top, left + w, top + h)).resize((width, height), Image.BILINEAR)
+    image = image.crop((left, top, left + w, top + h)).resize((width, height), Image.BICUBIC)
     if mirrored:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return erase(normalized(rand_augment(image, index)), index)

@@ -255,18 +255,11 @@ FILE *gd_file_open(const char *path, const char *mode) {
   return file;
 }
 
-enum gd_status gd_file_read(const char *path, size_t most, struct gd_strbuf *to,
-                            struct gd_error *err) {
+/* To the end of the file, or of what comes; 0, or the number of an error. */
+static int read_all(int fd, size_t most, struct gd_strbuf *to) {
   char piece[1 << 14];
   size_t total = 0;
-  struct stat info;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
-  if (fd < 0)
-    return fail_on("read", path, errno, err);
-  int failure = fstat(fd, &info) != 0    ? errno
-                : S_ISDIR(info.st_mode)  ? EISDIR
-                : !S_ISREG(info.st_mode) ? EINVAL
-                                         : 0;
+  int failure = 0;
   while (!failure) {
     ssize_t got = read(fd, piece, sizeof piece);
     if (got == 0)
@@ -279,6 +272,36 @@ enum gd_status gd_file_read(const char *path, size_t most, struct gd_strbuf *to,
     gd_strbuf_append_bytes(to, piece, (size_t)got);
     failure = total > most ? EFBIG : to->failed ? ENOMEM : 0;
   }
+  return failure;
+}
+
+enum gd_status gd_file_read(const char *path, size_t most, struct gd_strbuf *to,
+                            struct gd_error *err) {
+  struct stat info;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
+  if (fd < 0)
+    return fail_on("read", path, errno, err);
+  int failure = fstat(fd, &info) != 0    ? errno
+                : S_ISDIR(info.st_mode)  ? EISDIR
+                : !S_ISREG(info.st_mode) ? EINVAL
+                                         : read_all(fd, most, to);
   close(fd);
   return failure ? fail_on("read", path, failure, err) : GD_OK;
+}
+
+enum gd_status gd_file_read_stream(const char *path, size_t most, struct gd_strbuf *to,
+                                   struct gd_error *err) {
+  struct stat info;
+  const bool input = strcmp(path, "-") == 0;
+  if (input && isatty(STDIN_FILENO))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "- is standard input, and that is a terminal; give it a file with '<', or name "
+                   "the file");
+  if (!input && stat(path, &info) == 0 && !S_ISFIFO(info.st_mode))
+    return gd_file_read(path, most, to, err);
+  int fd = input ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+  int failure = fd < 0 ? errno : read_all(fd, most, to);
+  if (fd >= 0)
+    close(fd);
+  return failure ? fail_on("read", input ? "standard input" : path, failure, err) : GD_OK;
 }

@@ -53,6 +53,11 @@ bool gd_file_is_missing(const char *path);
 enum gd_status gd_file_read(const char *path, size_t most, struct gd_strbuf *to,
                             struct gd_error *err) GD_MUST_USE;
 
+/* The same, but "-" is standard input, and a FIFO (such as the shell's <(command)) is waited for
+   and read to its end. GD_BAD_INPUT for "-" on a terminal. */
+enum gd_status gd_file_read_stream(const char *path, size_t most, struct gd_strbuf *to,
+                                   struct gd_error *err) GD_MUST_USE;
+
 /* fopen of a regular file in the mode "r" or "a+": NULL with errno where it cannot be opened, and
    ENOTSUP where it is something else: a FIFO would wait for its other end. */
 FILE *gd_file_open(const char *path, const char *mode);

@@ -124,10 +124,17 @@ static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *e
   const bool model = cli->n_arguments > 0 || options->params;
   if (!model && options->text)
     return gd_fail(err, GD_BAD_INPUT, "--text needs a model: gpudays cost MODEL --text");
-  if (!model && !options->budget_usd.given)
+  const bool gpus = options->n_gpus > 0 || options->machine;
+  if (!model && !options->budget_usd.given && options->days.given && !gpus)
     return gd_fail(err, GD_BAD_INPUT,
-                   "cost needs a model, such as 'gpudays cost pythia-1b', or --budget, with or "
-                   "without --days: which presets they allow");
+                   "--days %g of what? 'gpudays cost --days %g --gpu 4x3090' lists what these GPUs "
+                   "train in them, 'gpudays cost MODEL --days %g' the machines that train a model, "
+                   "--budget what its dollars do",
+                   options->days.value, options->days.value, options->days.value);
+  if (!model && !options->budget_usd.given && !options->days.given)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "cost needs a model, such as 'gpudays cost pythia-1b'; or --budget, or --days "
+                   "with --gpu: which presets they allow");
   if (options->n_gpus > 0 && options->machine)
     return gd_fail(err, GD_BAD_INPUT,
                    "--gpu names GPUs and --machine what holds them; leave one of them out");

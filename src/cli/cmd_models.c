@@ -39,6 +39,27 @@ static void set_size(struct gd_show_object *to, const char *key, int64_t value, 
     gd_show_set_null(to, key);
 }
 
+static void set_text(struct gd_show_object *to, const char *key, const char *text) {
+  if (text[0])
+    gd_show_set_text(to, key, text);
+  else
+    gd_show_set_null(to, key);
+}
+
+/* What train does with the images of a preset that says so. */
+static void set_images(struct gd_show_object *to, const struct gd_model *model) {
+  const struct gd_image_training *images = &model->images;
+  set_text(to, "augment", images->augment);
+  set_text(to, "normalize", images->normalize);
+  if (images->augment[0]) {
+    gd_show_set_real(to, "label_smoothing", images->label_smoothing);
+    gd_show_set_real(to, "train_drop_path", images->drop_path);
+  } else {
+    gd_show_set_null(to, "label_smoothing");
+    gd_show_set_null(to, "train_drop_path");
+  }
+}
+
 static void set_hub(struct gd_show_object *to, const struct entry *entry) {
   json_t *names = json_array();
   for (int i = 0; i < entry->n_hub; i++)
@@ -75,6 +96,7 @@ static void set_entry(struct gd_cli *cli, struct gd_show_object *to, const struc
     gd_show_set_real(to, "drop_path", recipe->drop_path);
   else
     gd_show_set_null(to, "drop_path");
+  set_images(to, &entry->model);
   set_size(to, "vocab", classes, !family->images);
   set_size(to, "image_height", entry->facts.height, family->images);
   set_size(to, "image_width", entry->facts.width, family->images);
@@ -84,6 +106,18 @@ static void set_entry(struct gd_cli *cli, struct gd_show_object *to, const struc
 }
 
 /* --- one model ----------------------------------------------------------------------------- */
+
+/* What train does with the images, of a preset that says so. */
+static void append_images(struct gd_strbuf *out, const struct gd_image_training *images) {
+  if (!images->augment[0])
+    return;
+  gd_strbuf_printf(out, "  augment     %s\n", images->augment);
+  if (images->label_smoothing > 0)
+    gd_strbuf_printf(out, "  smoothing   %g of a label\n", images->label_smoothing);
+  if (images->drop_path > 0)
+    gd_strbuf_printf(out, "  drop path   %g at the last block, of train\n", images->drop_path);
+  gd_strbuf_printf(out, "  pixels      normalized as %s\n", images->normalize);
+}
 
 static void append_summary(struct gd_cli *cli, const struct entry *entry) {
   const struct gd_recipe *recipe = &entry->model.recipe;
@@ -124,6 +158,7 @@ static void append_summary(struct gd_cli *cli, const struct entry *entry) {
     gd_strbuf_append(out, "  clipping    none\n");
   if (recipe->drop_path > 0)
     gd_strbuf_printf(out, "  drop path   %g at the last block\n", recipe->drop_path);
+  append_images(out, &entry->model.images);
   for (int i = 0; i < entry->n_hub; i++)
     gd_strbuf_printf(out, "%s%s", i == 0 ? "  hub         " : ", ", entry->hub[i]);
   if (entry->n_hub > 0)

@@ -438,6 +438,26 @@ static enum gd_status plan_outline(struct gd_cli *cli, const char *argument, str
   return gd_plan_outline(cli, &outline, err);
 }
 
+/* Whether an argument is a configuration that cannot be built. */
+static bool is_size_alone(struct gd_cli *cli) {
+  struct gd_model *model = gd_arena_alloc(&cli->arena, 1, sizeof *model);
+  for (int i = 0; model && i < cli->n_arguments; i++)
+    if (gd_cli_load_model(cli, cli->arguments[i], model, NULL) == GD_UNSUPPORTED)
+      return true;
+  return false;
+}
+
+/* The size of one may be counted all the same; a comparison is of plans. */
+static enum gd_status refuse_or_outline(struct gd_cli *cli, const struct gd_error *refused,
+                                        struct gd_error *err) {
+  if (cli->n_arguments == 1)
+    return plan_outline(cli, cli->arguments[0], err);
+  return gd_fail(err, GD_UNSUPPORTED,
+                 "%s; alone it is planned by its size (gpudays plan, with this argument alone), "
+                 "but a comparison is of models that can be built",
+                 refused->text);
+}
+
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   struct gd_points_asked asked;
   cli->verbatim = cli->options.explain;
@@ -451,12 +471,13 @@ enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   if (cli->n_arguments == 0)
     return gd_fail(err, GD_BAD_INPUT, "plan needs an argument: gpudays plan MODEL..., such as '%s'",
                    cli->command->example);
-  if (cli->options.stack)
-    return gd_plan_stack(cli, err);
   struct gd_error refused = {0};
-  enum gd_status status = gd_points_of_cli(cli, "all", &asked, &refused);
-  if (status == GD_UNSUPPORTED && cli->n_arguments == 1) /* its size may be counted all the same */
-    return plan_outline(cli, cli->arguments[0], err);
+  enum gd_status status = cli->options.stack ? gd_plan_stack(cli, &refused)
+                                             : gd_points_of_cli(cli, "all", &asked, &refused);
+  if (status == GD_UNSUPPORTED && is_size_alone(cli))
+    return refuse_or_outline(cli, &refused, err);
+  if (status == GD_OK && cli->options.stack)
+    return GD_OK;
   if (status != GD_OK) {
     *err = refused;
     return status;

@@ -311,7 +311,7 @@ enum gd_status gd_cli_find_trained(struct gd_cli *cli, const char *path, struct 
 }
 
 /* What is said of images, for a model of images; nothing, for others. */
-static enum gd_status image_settings(const struct gd_cli *cli, const struct gd_trained *init,
+static enum gd_status image_settings(struct gd_cli *cli, const struct gd_trained *init,
                                      struct gd_run_settings *s, struct gd_error *err) {
   const struct gd_cli_options *o = &cli->options;
   const char *given = o->augment                 ? "--augment"
@@ -329,9 +329,10 @@ static enum gd_status image_settings(const struct gd_cli *cli, const struct gd_t
       .augment = o->augment,
       .normalize = o->normalize,
       .label_smoothing = o->label_smoothing.given ? &o->label_smoothing.value : NULL,
+      .drop_path = o->drop_path.given ? &o->drop_path.value : NULL,
       .model = cli->arguments[0],
       .init = init};
-  return gd_run_set_images(s, &images, err);
+  return gd_run_set_images(s, &images, &cli->arena, err);
 }
 
 /* What is named first is a run or a model, and --data is there. */

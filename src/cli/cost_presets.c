@@ -46,6 +46,24 @@ static void append_largest(struct gd_cli *cli, const struct gd_money_preset *pre
   gd_show_paragraph(&cli->out, 2, text);
 }
 
+/* What a model of any size would be, of 20 tokens a parameter (arXiv:2203.15556): C = 6 N 20 N, at
+   the rate that the preset's upper end leaves. */
+static void append_size(struct gd_cli *cli, const struct gd_money_preset *preset, bool rented) {
+  const double tokens_each = 20, limit_days = cli->options.days.value;
+  const struct gd_money_option *option = preset->advice[rented].option;
+  double flops = preset->table.work.train_flops / option->calendar.days_high * limit_days;
+  double size = sqrt(flops / (6 * tokens_each));
+  char n[GD_SHOW_TEXT], d[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
+  if (preset->model.family->images)
+    return;
+  gd_show_item(cli, "size",
+               gd_show_cell(cli,
+                            "at that rate %s trains %s parameters on 20 tokens each, %s, in the %g "
+                            "days; gpudays plan --params SIZE says whether they fit",
+                            gd_show_thing(thing, option, rented), gd_show_power(n, sizeof n, size),
+                            gd_show_power(d, sizeof d, tokens_each * size), limit_days));
+}
+
 /* The answer: the most that the dollars, and the days, are enough for. */
 static void append_answer(struct gd_cli *cli, const struct gd_money_presets *presets) {
   const struct gd_money_limits limits = gd_cost_limits(cli);
@@ -53,7 +71,10 @@ static void append_answer(struct gd_cli *cli, const struct gd_money_presets *pre
       text[GD_SHOW_WAY];
   for (int rented = 1; rented >= 0; rented--) {
     const struct gd_money_preset *preset = gd_money_presets_largest(presets, rented);
-    const char *label = rented ? "to rent" : "to buy";
+    const bool own = cli->options.own;
+    const char *label = rented ? "to rent" : own ? "to train" : "to buy";
+    if (rented && own)
+      continue;
     if (!preset) {
       gd_show_item(cli, label,
                    gd_show_cell(cli, "no preset is likely to be trained within %s",
@@ -68,11 +89,18 @@ static void append_answer(struct gd_cli *cli, const struct gd_money_presets *pre
                      "cost %s",
                      preset->model.name, gd_show_limits(text, &limits),
                      gd_show_thing(thing, option, rented),
-                     gd_show_usd(a, sizeof a, rented ? option->rent_usd : option->hardware_usd),
+                     gd_show_usd(a, sizeof a,
+                                 rented ? option->rent_usd
+                                 : own  ? option->energy_usd
+                                        : option->hardware_usd),
                      gd_show_days(b, sizeof b, option->time.days),
                      gd_show_days(c, sizeof c, option->calendar.days_low),
                      gd_show_days(d, sizeof d, option->calendar.days_high), preset->model.name));
   }
+  const struct gd_money_preset *rent = gd_money_presets_largest(presets, true),
+                               *buy = gd_money_presets_largest(presets, false);
+  if (limits.days > 0 && limits.budget_usd <= 0 && (rent || buy))
+    append_size(cli, rent ? rent : buy, rent);
   gd_strbuf_append(&cli->out, "\n");
 }
 
@@ -100,10 +128,13 @@ static enum gd_status append_presets(struct gd_cli *cli, const struct gd_money_p
   for (int rented = 0; rented < 2; rented++)
     append_largest(cli, gd_money_presets_largest(presets, rented), rented);
   gd_strbuf_append(&cli->out, "\n");
-  gd_show_paragraph(&cli->out, 0,
-                    "IF BOUGHT, IF RENTED: the fastest within the limits, as 'gpudays cost MODEL' "
-                    "with them takes it; the dollars are of the machine, or of the run's rent. "
-                    "Presets are in the order of FLOPS.");
+  gd_show_paragraph(
+      &cli->out, 0,
+      gd_show_cell(cli,
+                   "IF BOUGHT, IF RENTED: the %s within the limits, as 'gpudays cost MODEL' "
+                   "with them takes it; the dollars are of the machine, or of the run's rent. "
+                   "Presets are in the order of FLOPS.",
+                   gd_cost_limits(cli).budget_usd > 0 ? "fastest" : "cheapest"));
   if (count > 0)
     gd_show_terms(cli, gd_money_presets_terms(presets));
   return GD_OK;

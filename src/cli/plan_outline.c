@@ -8,12 +8,15 @@
 #include <string.h>
 
 #include "cli/answer.h"
+#include "cli/plan_stack.h"
 #include "cli/predicting.h"
 #include "cli/show_cost.h"
 #include "cli/show_items.h"
 #include "cli/show_trial.h"
+#include "hw/estimate.h"
 #include "hw/gpu_spec.h"
 #include "money/run_cost.h"
+#include "report/stack_days.h"
 #include "search/stand_in.h"
 
 /* One hardware's answer. */
@@ -36,6 +39,7 @@ struct outlining {
   struct gd_cli *cli;
   const struct gd_outline *outline;
   struct gd_stand_ins in;
+  const char *software; /* NULL: this engine */
   struct row *rows;
   int count;
 };
@@ -73,48 +77,51 @@ static void set_state(const struct gd_outline *outline, double memory, struct ro
   row->memory = memory;
 }
 
-static enum gd_status set_row(struct outlining *o, struct gd_predicting *p,
-                              const struct gd_points *points, struct row *row,
+/* What the stand-ins were predicted for. */
+struct hardware {
+  struct gd_hw *hw;
+  const struct gd_target *target; /* NULL: this machine */
+  const char *device;
+  int count;
+  double peak; /* FLOP/s of each; 0: not known */
+};
+
+static enum gd_status set_row(struct outlining *o, const struct hardware *on,
+                              const struct gd_stand_in_answer *answers, struct row *row,
                               struct gd_error *err) {
   const struct gd_outline *outline = o->outline;
   struct gd_stand_in_days days;
-  struct gd_stand_in_answer answers[GD_STAND_INS];
-  const struct gd_trial *first = &points->all[0].trial;
-  double memory = p->has_target ? (double)p->target.memory_bytes : 0;
-  gd_stand_ins_best(&o->in, points->all, points->count / o->in.count, answers);
+  double memory = on->target ? (double)on->target->memory_bytes : 0;
   gd_stand_ins_days(&o->in, outline, answers,
-                    (struct gd_stand_in_place){.count = first->ranks, .memory_bytes = memory},
-                    &days);
-  *row = (struct row){.count = first->ranks,
+                    (struct gd_stand_in_place){.count = on->count, .memory_bytes = memory}, &days);
+  *row = (struct row){.count = on->count,
                       .fitting = days.fitting,
                       .rent_usd = (double)NAN,
                       .usd_per_gpu_hour = (double)NAN,
                       .energy_kwh = (double)NAN};
-  row->gpu = p->has_target ? gd_show_cell(o->cli, "%s", p->target.gpu->name) : NULL;
-  row->place = row->count > 1 ? gd_show_cell(o->cli, "%d x %s", row->count, first->device)
-                              : gd_show_cell(o->cli, "%s", first->device);
+  row->gpu = on->target ? gd_show_cell(o->cli, "%s", on->target->gpu->name) : NULL;
+  row->place = row->count > 1 ? gd_show_cell(o->cli, "%d x %s", row->count, on->device)
+                              : gd_show_cell(o->cli, "%s", on->device);
   set_state(outline, memory, row);
   row->names = gd_show_cell(o->cli, "%s", days.names);
   row->too_large = days.too_large;
-  if (days.days <= 0 || !gd_predicting_shows(p))
+  if (days.days <= 0)
     return GD_OK;
   row->days = days.days;
   row->low = days.low;
   row->high = days.high;
   row->tokens_per_s = outline->tokens / (days.days * 86400);
-  double peak =
-      gd_predictor_peak(&p->predictor, first->precision, gd_trial_peak(first) == GD_PEAK_TF32) *
-      row->count;
+  double peak = on->peak * row->count;
   double flops = gd_outline_flops(outline) / 86400;
-  if (peak > 0 && (p->has_target || row->count == 1)) {
+  if (peak > 0 && (on->target || row->count == 1)) {
     row->share = flops / row->days / peak;
     row->share_low = flops / row->high / peak;
     row->share_high = flops / row->low / peak;
   }
-  if (!p->has_target)
+  if (!on->target)
     return GD_OK;
   struct gd_run_cost cost;
-  GD_TRY(gd_run_cost_find(&p->hw, &p->target, row->days, days.power_w, &cost, err));
+  GD_TRY(gd_run_cost_find(on->hw, on->target, row->days, days.power_w, &cost, err));
   row->rent_usd = cost.option.rent_usd;
   row->usd_per_gpu_hour = cost.option.rent ? cost.option.rent->usd_per_gpu_hour : (double)NAN;
   row->provider = cost.option.rent ? gd_show_cell(o->cli, "%s", cost.option.rent->provider) : NULL;
@@ -140,16 +147,69 @@ static enum gd_status plan_points(struct outlining *o, struct gd_predicting *p,
   return gd_points_error(points->all, points->count, true, err); /* what all are refused for */
 }
 
-static enum gd_status plan_one(struct outlining *o, struct gd_error *err) {
+/* The same for other software; its GPUs are the catalogue's. */
+static enum gd_status plan_stack(struct outlining *o, struct gd_error *err) {
+  struct gd_cli *cli = o->cli;
+  struct gd_stack_plan plan = {0};
+  struct gd_stand_in_answer answers[GD_STAND_INS];
+  struct gd_method *methods = gd_arena_alloc(&cli->arena, GD_METHODS_MOST, sizeof *methods);
+  struct gd_stack_asked asked =
+      gd_plan_stack_asked(cli, cli->options.stack, o->in.models, o->in.count);
+  enum gd_status status = methods ? gd_stack_plan_open(cli->options.stack, &plan, err)
+                                  : gd_nomem(err, "before the first plan");
+  if (status == GD_OK && cli->options.methods)
+    status = gd_cli_methods(cli, "all", &methods, &asked.n_methods, err);
+  else if (status == GD_OK)
+    asked.n_methods = gd_stack_plan_methods(&plan, asked.count > 1, methods);
+  asked.methods = methods;
+  if (status == GD_OK)
+    status = gd_stack_plan_fill(&plan, &asked, err);
+  for (int i = 0; status == GD_OK && i < o->in.count; i++) {
+    struct gd_time time = {0};
+    gd_stack_days_of(&plan, &o->in.models[i], &time);
+    answers[i] = gd_stand_in_answer_of(&time);
+  }
+  const struct hardware on = {
+      .hw = gd_stack_plan_hw(&plan),
+      .target = &plan.target,
+      .device = status == GD_OK ? plan.target.gpu->title : "",
+      .count = plan.target.count,
+      .peak = status == GD_OK ? gd_estimate_peak(plan.target.gpu, o->outline->recipe.precision,
+                                                 GD_PEAKS_DATASHEET)
+                              : 0};
+  if (status == GD_OK)
+    status = set_row(o, &on, answers, &o->rows[o->count++], err);
+  o->software = status == GD_OK ? gd_show_cell(cli, "%s", plan.facts->title) : NULL;
+  gd_stack_plan_deinit(&plan);
+  return status;
+}
+
+static enum gd_status plan_own(struct outlining *o, struct gd_error *err) {
   struct gd_predicting predicting = {0};
   struct gd_points points = {0};
   GD_TRY(gd_predicting_open(&predicting, o->cli, err));
   enum gd_status status = plan_points(o, &predicting, &points, err);
-  if (status == GD_OK)
-    status = set_row(o, &predicting, &points, &o->rows[o->count++], err);
+  if (status == GD_OK) {
+    const struct gd_trial *first = &points.all[0].trial;
+    struct gd_stand_in_answer answers[GD_STAND_INS];
+    const struct hardware on = {.hw = &predicting.hw,
+                                .target = predicting.has_target ? &predicting.target : NULL,
+                                .device = first->device,
+                                .count = first->ranks,
+                                .peak = gd_predictor_peak(&predicting.predictor, first->precision,
+                                                          gd_trial_peak(first) == GD_PEAK_TF32)};
+    gd_stand_ins_best(&o->in, points.all, points.count / o->in.count, answers);
+    for (int i = 0; i < o->in.count && !gd_predicting_shows(&predicting); i++)
+      answers[i].days = 0; /* a guess, which is not shown */
+    status = set_row(o, &on, answers, &o->rows[o->count++], err);
+  }
   gd_points_free(&points);
   gd_predicting_close(&predicting);
   return status;
+}
+
+static enum gd_status plan_one(struct outlining *o, struct gd_error *err) {
+  return o->cli->options.stack ? plan_stack(o, err) : plan_own(o, err);
 }
 
 static enum gd_status plan_each(struct outlining *o, struct gd_error *err) {
@@ -259,11 +319,12 @@ static void append_answer(struct outlining *o, const struct row *row) {
     gd_show_item(cli, "speed",
                  gd_show_cell(cli,
                               "%s tokens/s, %s per GPU; %.0f %% of the %s peak by 6 N D "
-                              "(%.0f - %.0f %%)",
+                              "(%.0f - %.0f %%)%s%s",
                               gd_format_digits(a, sizeof a, row->tokens_per_s, 3),
                               gd_format_digits(b, sizeof b, row->tokens_per_s / row->count, 3),
                               100 * row->share, gd_precision_name(o->outline->recipe.precision),
-                              100 * row->share_low, 100 * row->share_high));
+                              100 * row->share_low, 100 * row->share_high, o->software ? "; " : "",
+                              o->software ? o->software : ""));
   } else if (row->too_large) {
     gd_show_item(cli, "time",
                  "not known: parameters, gradients and Adam's moments alone are more than the "
@@ -314,7 +375,8 @@ static enum gd_status append_table(struct outlining *o, struct gd_error *err) {
       row[7] = gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, from->energy_kwh, 3));
   }
   gd_show_bold(cli, o->outline->name);
-  gd_strbuf_printf(&cli->out, ", FLOPs only: %s\n", gd_show_outline_flops(cli, o->outline));
+  gd_strbuf_printf(&cli->out, ", FLOPs only: %s%s%s\n", gd_show_outline_flops(cli, o->outline),
+                   o->software ? "; " : "", o->software ? o->software : "");
   GD_TRY(gd_show_rows(&rows, 2, err));
   gd_show_outline_notes(cli, o->outline);
   gd_show_paragraph(&cli->out, 2,
@@ -383,6 +445,7 @@ void gd_show_set_outline(struct gd_show_object *to, struct gd_cli *cli,
 static void set_object(struct outlining *o, const struct row *row, struct gd_show_object *to) {
   gd_show_begin(to);
   gd_show_set_outline(to, o->cli, o->outline);
+  gd_show_set_text(to, "stack", o->cli->options.stack ? o->cli->options.stack : "own");
   if (row->gpu)
     gd_show_set_text(to, "gpu", row->gpu);
   else
@@ -419,10 +482,7 @@ enum gd_status gd_plan_outline(struct gd_cli *cli, const struct gd_outline *outl
                                struct gd_error *err) {
   struct outlining o = {.cli = cli, .outline = outline};
   int machines = cli->options.n_gpus > 1 ? cli->options.n_gpus : 1;
-  const char *of_plans = cli->options.explain  ? "explain"
-                         : cli->options.stack  ? "stack"
-                         : cli->options.output ? "output"
-                                               : NULL;
+  const char *of_plans = cli->options.explain ? "explain" : cli->options.output ? "output" : NULL;
   if (of_plans)
     return gd_fail(err, GD_BAD_INPUT,
                    "%s is known by its size alone, so that there is no plan; leave out --%s",
@@ -437,6 +497,9 @@ enum gd_status gd_plan_outline(struct gd_cli *cli, const struct gd_outline *outl
   o.rows = gd_arena_alloc(&cli->arena, (size_t)machines, sizeof *o.rows);
   if (!o.rows)
     return gd_nomem(err, "before the first plan");
+  if (cli->options.stack && cli->options.n_gpus == 0)
+    return gd_fail(err, GD_BAD_INPUT, "--stack %s predicts for given GPUs; name one with --gpu",
+                   cli->options.stack);
   GD_TRY(gd_stand_ins_find(outline, &o.in, err));
   GD_TRY(plan_each(&o, err));
   if (gd_cli_for_programs(cli))

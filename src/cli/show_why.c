@@ -83,7 +83,13 @@ static const char *say_measured(struct why *why) {
                    say_seconds(why, why->step_s));
   if (why->peak > 0)
     gd_strbuf_printf(&text, "; MFU %s %%", say_mfu(why, why->step_s));
-  if (why->log.format)
+  if (why->log.format && why->log.times.steps == 0)
+    gd_strbuf_printf(&text,
+                     "; rates of a log of %s, which has not the sizes of its steps: batch %lld and "
+                     "sequence %lld are assumed (--batch, --seq)",
+                     why->log.format->title, (long long)why->model.recipe.batch,
+                     (long long)why->model.recipe.seq);
+  else if (why->log.format)
     gd_strbuf_printf(&text, "; log of %s, %lld step%s", why->log.format->title,
                      (long long)why->log.times.steps, why->log.times.steps == 1 ? "" : "s");
   if (why->micro_batch > 0)

@@ -40,10 +40,23 @@ static enum gd_status reserve(void *block, size_t *capacity, size_t count, size_
   return GD_OK;
 }
 
-static enum gd_status make_taps(struct gd_resizer *r, int64_t in, int64_t out, struct taps *taps,
-                                struct gd_error *err) {
+/* A triangle; or the cubic convolution of Keys 1981 with a = -0.5. */
+static double weight_at(enum gd_filter filter, double x) {
+  if (filter == GD_FILTER_BILINEAR)
+    return x < 1 ? 1 - x : 0;
+  const double a = -0.5;
+  return x < 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
+/* In fixed point, to the nearest. */
+static int32_t fixed(double weight) {
+  return (int32_t)((weight < 0 ? -0.5 : 0.5) + weight * (1 << PRECISION_BITS));
+}
+
+static enum gd_status make_taps(struct gd_resizer *r, enum gd_filter filter, int64_t in,
+                                int64_t out, struct taps *taps, struct gd_error *err) {
   double scale = (double)in / (double)out, filter_scale = scale < 1 ? 1 : scale;
-  double support = filter_scale; /* of a triangle: 1 on either side */
+  double support = filter_scale * (filter == GD_FILTER_BICUBIC ? 2 : 1); /* on either side */
   double row[64], *w = row, *many = NULL;
   taps->most = (int64_t)ceil(support) * 2 + 1;
   GD_TRY(
@@ -64,12 +77,11 @@ static enum gd_status make_taps(struct gd_resizer *r, int64_t in, int64_t out, s
     high = high > in ? in : high;
     for (int64_t k = 0; k < high - low; k++) {
       double x = fabs(((double)(k + low) - center + 0.5) * (1.0 / filter_scale));
-      w[k] = x < 1 ? 1 - x : 0;
+      w[k] = weight_at(filter, x);
       sum += w[k];
     }
     for (int64_t k = 0; k < high - low; k++)
-      taps->weights[i * taps->most + k] =
-          (int32_t)(0.5 + (sum != 0 ? w[k] / sum : w[k]) * (1 << PRECISION_BITS));
+      taps->weights[i * taps->most + k] = fixed(sum != 0 ? w[k] / sum : w[k]);
     taps->first[i] = low;
     taps->count[i] = high - low;
   }
@@ -98,23 +110,24 @@ static void resize_row(const struct taps *taps, const uint8_t *from, int64_t wid
   }
 }
 
-static enum gd_status resize_rows(struct gd_resizer *r, const uint8_t *from, int64_t pitch,
-                                  int64_t width, int64_t rows, int64_t out, struct gd_image *to,
-                                  struct gd_error *err) {
+static enum gd_status resize_rows(struct gd_resizer *r, enum gd_filter filter, const uint8_t *from,
+                                  int64_t pitch, int64_t width, int64_t rows, int64_t out,
+                                  struct gd_image *to, struct gd_error *err) {
   struct taps taps;
-  GD_TRY(make_taps(r, width, out, &taps, err));
+  GD_TRY(make_taps(r, filter, width, out, &taps, err));
   GD_TRY(gd_image_reserve(to, out, rows, err));
   for (int64_t y = 0; y < rows; y++)
     resize_row(&taps, from + y * pitch, out, to->rgb + y * out * 3);
   return GD_OK;
 }
 
-static enum gd_status resize_columns(struct gd_resizer *r, const uint8_t *from, int64_t pitch,
-                                     int64_t width, int64_t rows, int64_t out, struct gd_image *to,
+static enum gd_status resize_columns(struct gd_resizer *r, enum gd_filter filter,
+                                     const uint8_t *from, int64_t pitch, int64_t width,
+                                     int64_t rows, int64_t out, struct gd_image *to,
                                      struct gd_error *err) {
   struct taps taps;
   int64_t bytes = 3 * width;
-  GD_TRY(make_taps(r, rows, out, &taps, err));
+  GD_TRY(make_taps(r, filter, rows, out, &taps, err));
   GD_TRY(reserve(&r->sums, &r->sums_count, (size_t)bytes, sizeof *r->sums, err));
   GD_TRY(gd_image_reserve(to, width, out, err));
   for (int64_t y = 0; y < out; y++) {
@@ -137,19 +150,20 @@ static enum gd_status resize_columns(struct gd_resizer *r, const uint8_t *from, 
 }
 
 enum gd_status gd_resize(struct gd_resizer *r, const struct gd_image *from, struct gd_box box,
-                         int64_t width, int64_t height, struct gd_image *to, struct gd_error *err) {
+                         enum gd_filter filter, int64_t width, int64_t height, struct gd_image *to,
+                         struct gd_error *err) {
   const uint8_t *at = from->rgb + (box.top * from->width + box.left) * 3;
   int64_t pitch = from->width * 3;
   GD_ASSERT(box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&
             box.left + box.width <= from->width && box.top + box.height <= from->height);
   if (box.width != width) {
     struct gd_image *rows = box.height == height ? to : &r->rows;
-    GD_TRY(resize_rows(r, at, pitch, box.width, box.height, width, rows, err));
+    GD_TRY(resize_rows(r, filter, at, pitch, box.width, box.height, width, rows, err));
     at = rows->rgb;
     pitch = 3 * width;
   }
   if (box.height != height)
-    return resize_columns(r, at, pitch, width, box.height, height, to, err);
+    return resize_columns(r, filter, at, pitch, width, box.height, height, to, err);
   if (box.width != width)
     return GD_OK;
   GD_TRY(gd_image_reserve(to, width, height, err));

@@ -116,10 +116,14 @@ static enum gd_status parse_part(const char *part, struct gd_augment *a, struct 
   const struct {
     const char *name;
     double *value, most;
-  } numbers[] = {
-      {"erase=", &a->erase, 1}, {"mixup=", &a->mixup, 100}, {"cutmix=", &a->cutmix, 100}};
+  } numbers[] = {{"erase=", &a->erase, 1},
+                 {"noise=", &a->erase, 1},
+                 {"mixup=", &a->mixup, 100},
+                 {"cutmix=", &a->cutmix, 100}};
   if (strcmp(part, "crop") == 0)
     a->crop = true;
+  else if (strcmp(part, "bicubic") == 0)
+    a->bicubic = true;
   else if (strcmp(part, "flip") == 0)
     a->flip = true;
   else if (strcmp(part, "rand") == 0 || strncmp(part, "rand-", 5) == 0)
@@ -134,13 +138,17 @@ static enum gd_status parse_part(const char *part, struct gd_augment *a, struct 
       if (end == part + length || *end || !(value >= 0 && value <= numbers[i].most))
         return gd_fail(err, GD_BAD_INPUT, "--augment %s: not a number from 0 to %g", part,
                        numbers[i].most);
+      if (numbers[i].value == &a->erase && a->erase > 0)
+        return gd_fail(err, GD_BAD_INPUT, "--augment has erase and noise; one of them erases");
       *numbers[i].value = value;
+      a->noise |= part[0] == 'n';
       return GD_OK;
     }
-    return gd_fail(err, GD_BAD_INPUT,
-                   "--augment has no part \"%s\"; parts are crop, flip, rand-m9-mstd0.5-inc1, "
-                   "erase=P, mixup=ALPHA, cutmix=ALPHA, or none alone",
-                   part);
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "--augment has no part \"%s\"; parts are crop, bicubic, flip, "
+        "rand-m9-mstd0.5-inc1, erase=P, noise=P, mixup=ALPHA, cutmix=ALPHA, or none alone",
+        part);
   }
   return GD_OK;
 }
@@ -373,15 +381,17 @@ static enum gd_status make(const struct gd_image_set *set, struct gd_image_work 
                          gd_image_files_name(&set->files, image, name, sizeof name), &work->decoded,
                          err));
   const struct gd_image *from = &work->decoded;
+  enum gd_filter filter =
+      o->augment.bicubic && !o->evaluates ? GD_FILTER_BICUBIC : GD_FILTER_BILINEAR;
   bool mirrored;
   struct gd_box box =
       gd_image_crop(set, index, from->width, from->height, &width, &height, &mirrored);
   if (width != from->width || height != from->height) {
-    GD_TRY(gd_resize(&work->resizer, from, (struct gd_box){0, 0, from->width, from->height}, width,
-                     height, &work->part, err));
+    GD_TRY(gd_resize(&work->resizer, from, (struct gd_box){0, 0, from->width, from->height}, filter,
+                     width, height, &work->part, err));
     from = &work->part;
   }
-  GD_TRY(gd_resize(&work->resizer, from, box, o->width, o->height, made, err));
+  GD_TRY(gd_resize(&work->resizer, from, box, filter, o->width, o->height, made, err));
   if (mirrored)
     mirror(made);
   struct gd_image_change changes[GD_RAND_MOST_OPS];
@@ -395,6 +405,7 @@ static enum gd_status make(const struct gd_image_set *set, struct gd_image_work 
 /* torchvision's RandomErasing.get_params: ten attempts, or nothing. */
 static void erase(const struct gd_image_set *set, int64_t index, float *pixels) {
   const struct gd_image_options *o = &set->options;
+  struct draws noise = draws_of(set, "noise", index);
   struct draws d = draws_of(set, "erase", index);
   if (uniform(&d, 0, 1) >= o->augment.erase)
     return;
@@ -406,8 +417,13 @@ static void erase(const struct gd_image_set *set, int64_t index, float *pixels) 
       continue;
     int64_t top = below(&d, o->height - h + 1), left = below(&d, o->width - w + 1);
     for (int64_t c = 0; c < 3; c++)
-      for (int64_t y = top; y < top + h; y++)
-        memset(pixels + (c * o->height + y) * o->width + left, 0, (size_t)w * sizeof *pixels);
+      for (int64_t y = top; y < top + h; y++) {
+        int64_t at = (c * o->height + y) * o->width + left;
+        for (int64_t x = 0; x < w && o->augment.noise; x++)
+          pixels[at + x] = (float)normal_of(&noise);
+        if (!o->augment.noise)
+          memset(pixels + at, 0, (size_t)w * sizeof *pixels);
+      }
     return;
   }
 }

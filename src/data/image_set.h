@@ -19,12 +19,13 @@
 
 /*
  * By name, with torchvision's settings: crop is RandomResizedCrop (scale 0.08 to 1, ratio 3/4 to
- * 4/3; without it, the crop of evaluation), flip RandomHorizontalFlip, erase RandomErasing (scale
- * 0.02 to 0.33, ratio 0.3 to 3.3, zeros) with its probability. rand-m9-mstd0.5-inc1 is timm's
- * RandAugment of that name, bicubic: two operations of image_ops.h (another number: -n), each with
- * probability 0.5 (-p) and a magnitude of 9 with deviation 0.5, filled with the mean colour. mixup
- * and cutmix have their alpha: samples 2k and 2k + 1 of a run are mixed with each other, where both
- * are asked for by one or the other.
+ * 4/3; without it, the crop of evaluation), bilinear or bicubic, flip RandomHorizontalFlip, erase
+ * RandomErasing (scale 0.02 to 0.33, ratio 0.3 to 3.3, zeros) with its probability; noise the same
+ * filled with normal noise, as timm's remode pixel. rand-m9-mstd0.5-inc1 is timm's RandAugment of
+ * that name, bicubic: two operations of image_ops.h (another number: -n), each with probability 0.5
+ * (-p) and a magnitude of 9 with deviation 0.5, filled with the mean colour. mixup and cutmix have
+ * their alpha: samples 2k and 2k + 1 of a run are mixed with each other, where both are asked for
+ * by one or the other.
  */
 struct gd_augment {
   bool crop, flip;
@@ -33,6 +34,8 @@ struct gd_augment {
     double magnitude, deviation, probability;
     bool increasing;
   } rand;
+  bool bicubic;         /* crops are resized so */
+  bool noise;           /* what is erased becomes noise, not zeros */
   double erase;         /* 0: none; likewise below */
   double mixup, cutmix; /* alpha */
 };
@@ -62,7 +65,7 @@ struct gd_image_options {
   uint64_t seed;
   bool evaluates;
   const char *classes_of;         /* of an evaluation alone: a folder by whose classes, those of the
-                                     training    data, its own are numbered; NULL: by its own names */
+                                     training data, its own are numbered; NULL: by its own names */
   const char *const *class_names; /* likewise: names by number, if each of its own is one of them */
   int64_t n_class_names;
   struct gd_augment augment; /* of training */

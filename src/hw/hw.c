@@ -18,7 +18,7 @@
 #include "hw/hw_int.h"
 #include "model/config.h"
 
-enum { SUGGESTIONS = 3 };
+enum { SUGGESTIONS = 3, SUGGESTIONS_MOST = 8 }; /* by likeness; that begin as the name */
 static const char *const folders[] = {"gpus", "machines", "networks", "prices"};
 enum { FOLDERS = sizeof folders / sizeof *folders };
 
@@ -374,8 +374,12 @@ static const char *name_at(const struct names *names, int i) {
 static enum gd_status unknown(const struct names *names, const char *name, struct gd_error *err) {
   struct gd_strbuf nearest = {0};
   char clean[64];
-  int best[SUGGESTIONS], n = 0;
-  for (int i = 0; i < names->count; i++) {
+  int best[SUGGESTIONS_MOST], n = 0;
+  /* "infiniband" begins the names of its kinds, and all of them are suggested. */
+  for (int i = 0; name[0] && i < names->count && n < SUGGESTIONS_MOST; i++)
+    if (strncmp(name_at(names, i), name, strlen(name)) == 0)
+      best[n++] = i;
+  for (int i = n > 0 ? names->count : 0; i < names->count; i++) {
     int distance = gd_edit_distance(name, name_at(names, i)), at = n;
     while (at > 0 && distance < gd_edit_distance(name, name_at(names, best[at - 1])))
       at--;

@@ -59,6 +59,15 @@ enum gd_assumed {
 /* Hoffmann et al. 2022, arXiv:2203.15556, Table 3: what a compute-optimal run has. */
 #define GD_CHINCHILLA_TOKENS 20
 
+/* What `train` does with images ("images" of a preset). Days are counted without: samples are made
+   while the step runs, and stochastic depth costs less than 1 % of it. */
+struct gd_image_training {
+  char augment[96];   /* as gd_augment_parse of data/image_set.h reads it; "": not said */
+  char normalize[16]; /* likewise gd_normalize_parse */
+  double label_smoothing;
+  double drop_path; /* where the recipe has none */
+};
+
 struct gd_family;
 struct gd_model {
   char name[128];
@@ -68,6 +77,7 @@ struct gd_model {
     int64_t opaque[64]; /* other families keep their struct here, private to their file */
   } config;
   struct gd_recipe recipe;
+  struct gd_image_training images;
   unsigned assumed;  /* enum gd_assumed */
   char unknown[160]; /* fields of its configuration that nothing here knows: "foo, bar" */
   bool preset;       /* by its name, not a file that was named */

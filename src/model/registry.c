@@ -54,7 +54,8 @@ const struct gd_recipe *gd_recipe_default(void) {
 /* Past any run; so has recipe_parse.c. */
 static const int64_t most_positions = 1000000000;
 
-static const char *const preset_keys[] = {"name", "hub", "source", "date", "config", "recipe"};
+static const char *const preset_keys[] = {"name",   "hub",    "source", "date",
+                                          "config", "recipe", "images"};
 
 const char *gd_family_kind(const struct gd_family *family) {
   return family->kind ? family->kind : "transformer";
@@ -157,6 +158,36 @@ static unsigned assumed_of(const json_t *recipe) {
   return assumed;
 }
 
+static enum gd_status read_name(const struct gd_json *json, const json_t *object, const char *key,
+                                char *out, size_t size, struct gd_error *err) {
+  const char *text = "";
+  if (gd_json_has(object, key))
+    GD_TRY(gd_json_string(json, object, key, &text, err));
+  if (strlen(text) >= size)
+    return gd_json_mismatch(json, object, key, "a shorter text", err);
+  snprintf(out, size, "%s", text);
+  return GD_OK;
+}
+
+static enum gd_status parse_images(const struct gd_json *json, struct gd_model *model,
+                                   struct gd_error *err) {
+  static const char *const keys[] = {"augment", "normalize", "label_smoothing", "drop_path"};
+  struct gd_image_training *images = &model->images;
+  json_t *object = json_object_get(json->root, "images");
+  if (!gd_json_has(json->root, "images"))
+    return GD_OK;
+  if (!json_is_object(object))
+    return gd_json_mismatch(json, json->root, "images", "an object", err);
+  if (!model->family->images)
+    return gd_json_mismatch(json, json->root, "images",
+                            "left out, as the model is trained on tokens", err);
+  GD_TRY(gd_config_keys(json, object, "\"images\"", keys, (int)(sizeof keys / sizeof *keys), err));
+  GD_TRY(read_name(json, object, "augment", images->augment, sizeof images->augment, err));
+  GD_TRY(read_name(json, object, "normalize", images->normalize, sizeof images->normalize, err));
+  GD_TRY(gd_config_number(json, object, "label_smoothing", 0, 1, &images->label_smoothing, err));
+  return gd_config_dropout(json, object, "drop_path", &images->drop_path, err);
+}
+
 static enum gd_status parse_named(const struct gd_json *json, const json_t *config, bool preset,
                                   struct gd_model *model, struct gd_error *err) {
   int64_t positions = default_recipe.seq;
@@ -182,6 +213,8 @@ static enum gd_status parse_named(const struct gd_json *json, const json_t *conf
   if (model->recipe.drop_path < 0)
     model->recipe.drop_path = 0;
   GD_TRY(gd_model_check_drop_path(model, err));
+  if (preset)
+    GD_TRY(parse_images(json, model, err));
   model->assumed = assumed_of(recipe);
   return gd_model_assume_steps(model, err);
 }

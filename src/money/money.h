@@ -119,6 +119,9 @@ struct gd_time {
   char source[840];   /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
 };
 
+/* Of a stand-in for a size (search/stand_in.h). */
+struct gd_stand_in_answer gd_stand_in_answer_of(const struct gd_time *time);
+
 /* --- options ------------------------------------------------------------------------------- */
 
 /* What a training run consists of. */

@@ -153,7 +153,8 @@ static int compare_least_days(const void *left, const void *right) {
   return x != y ? (x > y) - (x < y) : strcmp(a->machine->name, b->machine->name);
 }
 
-/* Whether the option, at its best, is within the limits and about as fast as the advice so far. */
+/* Whether the option, at its best, is within the limits and, where a budget makes the fastest the
+   advice, about as fast as the advice so far. */
 static bool may_win(const struct gd_money_table *table, const struct gd_money_option *option,
                     const struct gd_money_limits *limits, const struct gd_money_advice *so_far) {
   struct gd_money_option best = *option;
@@ -163,8 +164,8 @@ static bool may_win(const struct gd_money_table *table, const struct gd_money_op
   gd_money_price(&table->terms, &best);
   gd_money_advise(&(struct gd_money_table){.terms = table->terms, .options = &best, .count = 1},
                   limits, &alone);
-  return alone.option &&
-         (!so_far->option || best.time.days <= GD_MONEY_NEAR * so_far->fastest.option->time.days);
+  return alone.option && (limits->budget_usd <= 0 || !so_far->option ||
+                          best.time.days <= GD_MONEY_NEAR * so_far->fastest.option->time.days);
 }
 
 /* Leaves out those after the first `done`, whose days are known, that cannot be advised. */

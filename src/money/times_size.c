@@ -7,8 +7,7 @@
 
 #include "money/money_int.h"
 
-/* What is predicted of one stand-in for an option, and for its place among those of the others. */
-static struct gd_stand_in_answer answer_of(const struct gd_time *time) {
+struct gd_stand_in_answer gd_stand_in_answer_of(const struct gd_time *time) {
   struct gd_stand_in_answer answer = {.fits = time->state == GD_TIME_KNOWN};
   if (answer.fits) {
     answer.days = time->days;
@@ -33,7 +32,7 @@ static enum gd_status join(const struct gd_times_context *context,
   const struct gd_time *first = NULL; /* the nearest that fits */
   bool asked_any = false;
   for (int i = 0; i < asked->stand_ins->count; i++) {
-    answers[i] = answer_of(&times[i]);
+    answers[i] = gd_stand_in_answer_of(&times[i]);
     asked_any = asked_any || times[i].state != GD_TIME_UNKNOWN;
     if (!first && answers[i].fits)
       first = &times[i];

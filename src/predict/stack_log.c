@@ -27,6 +27,8 @@ struct reading {
   bool interrupted;                  /* since the last step */
   bool restarted;                    /* likewise */
   double progress_steps, progress_s; /* of the last line of progress; below 0: there is none */
+  int64_t n_rates;                   /* tokens/s of a GPU */
+  double token_s;                    /* sum of their inverses but the first's */
 };
 
 /* --- numbers --------------------------------------------------------------------------------- */
@@ -136,6 +138,13 @@ static enum gd_status read_progress(struct reading *r, const char *line, struct 
   return add_step(r, steps, seconds, err);
 }
 
+/* The mean of the rates of a GPU but the first, which compiles and loads. */
+static void add_rate(struct reading *r, double rate) {
+  r->n_rates++;
+  r->token_s += r->n_rates > 1 ? 1 / rate : 0;
+  r->log->tokens_per_gpu_s = r->n_rates > 1 ? (double)(r->n_rates - 1) / r->token_s : rate;
+}
+
 static enum gd_status read_step(struct reading *r, const struct gd_step_line *form,
                                 const char *line, struct gd_error *err) {
   struct gd_stack_log *log = r->log;
@@ -152,7 +161,7 @@ static enum gd_status read_step(struct reading *r, const struct gd_step_line *fo
     if (form->of_all)
       log->tokens_per_s = rate;
     else
-      log->tokens_per_gpu_s = rate;
+      add_rate(r, rate);
   }
   if (form->time && number_of(line, form->time, &value, &end)) {
     end += strspn(end, " ");
@@ -491,8 +500,8 @@ enum gd_status gd_stack_log_parse(struct gd_stack_log *log, const char *text, si
     status = find_times(log, err);
   conclude(log);
   judge_first_step(log);
-  if (status == GD_OK &&
-      (!log->format || (log->n_steps == 0 && log->tokens_per_s <= 0 && log->samples_per_s <= 0)))
+  if (status == GD_OK && (!log->format || (log->n_steps == 0 && log->tokens_per_s <= 0 &&
+                                           log->tokens_per_gpu_s <= 0 && log->samples_per_s <= 0)))
     status =
         gd_fail(err, GD_BAD_INPUT, "no line of the log tells how long a step took; known are %s",
                 gd_stack_log_formats(formats, sizeof formats));
@@ -505,11 +514,12 @@ enum gd_status gd_stack_log_load(struct gd_stack_log *log, const char *path, str
   struct gd_strbuf text = {0};
   struct gd_error inside = {0};
   *log = (struct gd_stack_log){0};
-  enum gd_status status = gd_file_read(path, MOST_BYTES, &text, err);
+  enum gd_status status = gd_file_read_stream(path, MOST_BYTES, &text, err);
   if (status == GD_OK) {
     status = gd_stack_log_parse(log, text.text ? text.text : "", text.length, &inside);
     if (status != GD_OK)
-      gd_fail_at(err, status, inside.file, inside.line, "%s: %s", path, inside.text);
+      gd_fail_at(err, status, inside.file, inside.line, "%s: %s",
+                 strcmp(path, "-") == 0 ? "standard input" : path, inside.text);
   }
   gd_strbuf_deinit(&text);
   return status;

@@ -414,24 +414,31 @@ static double seconds_at(void *user, double clock) {
 }
 
 void gd_stack_step(const struct gd_stack_run *run, struct gd_stack_step *step) {
-  struct gd_power_load load = {0};
+  struct gd_power_load load = {0}, drawn = {0};
   struct timing timing = {.run = run,
                           .step = step,
                           .exchange = exchange_of(run),
                           .pieces = pieces_of(run),
                           .slowest = gd_slowest_of(run->target->count)};
+  double more = run->energy > 0 ? run->energy : 1;
   *step = (struct gd_stack_step){0};
   make_timings(run);
   for (int i = 0; i < run->works->count; i++) {
     const struct gd_stack_work *one = &run->works->all[i];
     double times = run->method.ckpt && one->forward && one->in_block ? 2 : 1;
+    struct gd_power_load added = {0};
     gd_gpu_model_load(run->gpu, &one->work, traffic_of(run, one),
-                      run->accumulation * times * one->count, &load);
+                      run->accumulation * times * one->count, &added);
+    load.flop_joules += added.flop_joules;
+    load.byte_joules += added.byte_joules;
+    drawn.flop_joules += added.flop_joules * (one->work.unit != GD_PEAK_FP32 ? more : 1);
+    drawn.byte_joules += added.byte_joules;
   }
   double clock = gd_power_clock(&run->gpu->power, &load, seconds_at, &timing);
   step->seconds = seconds_at(&timing, clock);
   step->clock = clock;
-  step->watts = gd_power_watts(&run->gpu->power, &load, step->seconds, clock);
+  /* The clock is that of published rates, which the fit of the GPU model looked at. */
+  step->watts = gd_power_watts(&run->gpu->power, &drawn, step->seconds, clock);
 }
 
 /* --- memory --------------------------------------------------------------------------------- */

@@ -53,7 +53,8 @@ struct gd_stack_run {
   double gradient_bytes; /* a parameter, as ranks sum them; 0: as the facts say */
   double value[GD_STACK_FITTED_COUNT];
   double score_traffic; /* as value[GD_STACK_TRAFFIC], of what works on scores; 0: the same */
-  double links;         /* share of their rate that the links between GPUs reach; 0: all of it */
+  double energy; /* a step draws that often what its tensor cores do: gd_learned's; 0: as often */
+  double links;  /* share of their rate that the links between GPUs reach; 0: all of it */
 };
 struct gd_stack_step {
   double seconds;

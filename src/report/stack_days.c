@@ -5,22 +5,24 @@
 
 #include <stdio.h>
 
-/* The shortest run that fits; where none does, any. */
-static const struct gd_stack_row *best_of(const struct gd_stack_plan *plan) {
-  const struct gd_stack_row *best = &plan->rows[0];
-  for (int i = 1; i < plan->count; i++) {
+/* The model's shortest run that fits; NULL: none does. */
+static const struct gd_stack_row *best_of(const struct gd_stack_plan *plan,
+                                          const struct gd_model *model) {
+  const struct gd_stack_row *best = NULL;
+  for (int i = 0; i < plan->count; i++) {
     const struct gd_stack_row *row = &plan->rows[i];
-    if (row->fits && (!best->fits || row->days < best->days))
+    if (row->model == model && row->fits && (!best || row->days < best->days))
       best = row;
   }
   return best;
 }
 
-static void set_time(const struct gd_stack_plan *plan, struct gd_time *time) {
-  const struct gd_stack_row *best = best_of(plan);
+void gd_stack_days_of(const struct gd_stack_plan *plan, const struct gd_model *model,
+                      struct gd_time *time) {
+  const struct gd_stack_row *best = best_of(plan, model);
   char name[GD_METHOD_NAME];
-  time->state = best->fits ? GD_TIME_KNOWN : GD_TIME_INFEASIBLE;
-  if (!best->fits)
+  time->state = best ? GD_TIME_KNOWN : GD_TIME_INFEASIBLE;
+  if (!best)
     return;
   time->days = best->days;
   time->days_low = best->days_low;
@@ -46,7 +48,7 @@ static enum gd_status predict(void *user, const struct gd_model *model,
                                            gd_stack_plan_methods(plan, target->count > 1, methods),
                                        .target = target};
   GD_TRY(gd_stack_plan_fill(plan, &asked, err));
-  set_time(plan, time);
+  gd_stack_days_of(plan, model, time);
   return GD_OK;
 }
 

@@ -21,6 +21,9 @@ struct gd_stack_days {
 /* Deinitialise it also after a failure. */
 enum gd_status gd_stack_days_open(const char *stack, struct gd_stack_days *days,
                                   struct gd_error *err) GD_MUST_USE;
+/* Of a plan that is filled, the shortest run of one of its models. */
+void gd_stack_days_of(const struct gd_stack_plan *plan, const struct gd_model *model,
+                      struct gd_time *time);
 void gd_stack_days_close(struct gd_stack_days *days); /* safe on a zeroed one */
 
 #endif

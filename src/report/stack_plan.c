@@ -249,6 +249,7 @@ static enum gd_status fill_row(struct gd_stack_plan *plan, struct gd_stack_row *
       .target = &plan->target,
       .method = row->method,
       .accumulation = own / (double)row->micro_batch,
+      .energy = plan->energy,
       .value = {facts->value[GD_STACK_TRAFFIC], facts->value[GD_STACK_HOST]}};
   gd_stack_step(&run, &row->step);
   set_days(plan, row, row->step.seconds,
@@ -362,8 +363,24 @@ struct gd_hw *gd_stack_plan_hw(struct gd_stack_plan *plan) {
   return plan->facts->paper ? &plan->accuracy.stack.hw : &plan->hw;
 }
 
+/* What training draws over what the tensor cores' FLOPs do was learned from this engine's trials,
+   and holds for whoever trains: other units work too. */
+static enum gd_status find_energy(struct gd_stack_plan *plan, const struct gd_gpu *before,
+                                  struct gd_error *err) {
+  struct gd_predictor predictor = {0};
+  if (plan->facts->paper || (plan->calibrations && before == plan->target.gpu))
+    return GD_OK;
+  if (!plan->calibrations)
+    GD_TRY(gd_calibrations_new(&plan->calibrations, err));
+  GD_TRY(gd_predictor_by(plan->calibrations, &predictor, &plan->target, err));
+  plan->energy = predictor.rates.learned.energy;
+  gd_predictor_deinit(&predictor);
+  return GD_OK;
+}
+
 enum gd_status gd_stack_plan_fill(struct gd_stack_plan *plan, const struct gd_stack_asked *asked,
                                   struct gd_error *err) {
+  const struct gd_gpu *before = plan->target.gpu;
   plan->count = 0;
   plan->limits = asked->limits;
   plan->models = asked->models;
@@ -377,6 +394,7 @@ enum gd_status gd_stack_plan_fill(struct gd_stack_plan *plan, const struct gd_st
   if (asked->cpus > 0)
     plan->target.cpus = asked->cpus;
   gd_gpu_model_make(plan->target.gpu, &plan->fitted.gpu, &plan->gpu);
+  GD_TRY(find_energy(plan, before, err));
   GD_TRY(add_rows(asked, plan, err));
   qsort(plan->rows, (size_t)plan->count, sizeof *plan->rows, compare_rows);
   return GD_OK;
@@ -403,6 +421,7 @@ void gd_stack_plan_deinit(struct gd_stack_plan *plan) {
   gd_accuracy_deinit(&plan->accuracy);
   gd_stacks_deinit(&plan->stacks);
   gd_hw_deinit(&plan->hw);
+  gd_calibrations_free(plan->calibrations);
   *plan = (struct gd_stack_plan){0};
 }
 

@@ -53,6 +53,8 @@ struct gd_stack_plan {
   struct gd_fitted fitted;
   struct gd_gpu_model gpu;
   struct gd_target target;
+  struct gd_calibrations *calibrations; /* for what a step draws; NULL: none were asked for yet */
+  double energy;                        /* gd_learned's of the nearest calibration */
   struct gd_stack_limits limits;
   const struct gd_model *models; /* that were asked for */
   double low, high;              /* of 90 % of the times, over the predicted one */

@@ -132,23 +132,46 @@ static enum gd_status try_counts(struct finding *finding, struct gd_error *err) 
 }
 
 /* Half the length at twice the batch, so that a step has as many tokens. */
-static enum gd_status try_lengths(struct finding *finding, struct gd_error *err) {
+static bool halve_length(struct gd_model *model) {
+  if (model->recipe.seq / 2 < LEAST_SEQ)
+    return false;
+  model->recipe.seq /= 2;
+  model->recipe.batch *= 2;
+  return true;
+}
+
+static enum gd_status try_length(struct finding *finding, const struct gd_model *model,
+                                 struct gd_remedy *remedy, bool *fits, struct gd_error *err) {
   const struct gd_points_asked *points = finding->asked->points;
-  struct gd_model model = points->models[0];
+  *remedy = remedy_of(finding, GD_REMEDY_SEQ);
+  GD_TRY(try_question(NULL, points, model, finding->asked->target, points->machines[0].predictor,
+                      remedy, fits, err));
+  remedy->seq = model->recipe.seq;
+  remedy->batch = model->recipe.batch;
+  return GD_OK;
+}
+
+/* The longest that fits. The shortest is tried first: where even that does not fit, as weights and
+   gradients are too large, none does. */
+static enum gd_status try_lengths(struct finding *finding, struct gd_error *err) {
+  struct gd_model model = finding->asked->points->models[0], shortest = model;
+  struct gd_remedy remedy;
   bool fits = false;
-  if (model.family->images)
+  if (model.family->images || !halve_length(&shortest))
     return GD_OK;
-  while (!fits && model.recipe.seq / 2 >= LEAST_SEQ) {
-    struct gd_remedy remedy = remedy_of(finding, GD_REMEDY_SEQ);
-    model.recipe.seq /= 2;
-    model.recipe.batch *= 2;
-    GD_TRY(try_question(NULL, points, &model, finding->asked->target, points->machines[0].predictor,
-                        &remedy, &fits, err));
-    remedy.seq = model.recipe.seq;
-    remedy.batch = model.recipe.batch;
-    if (fits)
-      keep_found(finding, &remedy);
+  while (halve_length(&shortest)) {
   }
+  GD_TRY(try_length(finding, &shortest, &remedy, &fits, err));
+  if (!fits)
+    return GD_OK;
+  fits = false;
+  while (!fits && halve_length(&model) && model.recipe.seq > shortest.recipe.seq) {
+    struct gd_remedy longer;
+    GD_TRY(try_length(finding, &model, &longer, &fits, err));
+    if (fits)
+      remedy = longer;
+  }
+  keep_found(finding, &remedy);
   return GD_OK;
 }
 

@@ -910,6 +910,34 @@ bool gd_search_fails_alike(const struct gd_search *search) {
   return search->count > 1;
 }
 
+/* Seconds that a point's trial takes at least by its prediction, without compiling: each program
+   once to warm up, then at least three times, and for as long as its samples last. 0: not known. */
+static double wanted_s(const struct gd_search *search, const struct gd_point *point) {
+  const struct gd_prediction *p = &point->prediction;
+  const double sample_s = search->trial.sample_seconds > 0 ? search->trial.sample_seconds : 5;
+  if (!p->known)
+    return 0;
+  return p->micro_step_s + fmax(3 * p->micro_step_s, sample_s) + p->update_s +
+         fmax(3 * p->update_s, sample_s);
+}
+
+/* What the pending trial that is the soonest to end would need. */
+static void say_wanted(const struct gd_search *search, char *text, size_t size) {
+  const struct gd_point *first = NULL;
+  for (int i = 0; i < search->count; i++) {
+    const struct gd_point *point = &search->points[i];
+    double wants_s = point->source == GD_SEARCH_PENDING ? wanted_s(search, point) : 0;
+    if (wants_s > 0 && (!first || wants_s < wanted_s(search, first)))
+      first = point;
+  }
+  text[0] = '\0';
+  if (first)
+    snprintf(text, size,
+             "; %.64s alone is expected to take %.0f s, and more to compile it: --time-limit is "
+             "for all of them",
+             first->trial.method, ceil(wanted_s(search, first)));
+}
+
 enum gd_status gd_search_verdict(const struct gd_search *search, struct gd_error *err) {
   struct gd_error first = {0};
   for (int i = 0; i < search->count; i++)
@@ -928,8 +956,10 @@ enum gd_status gd_search_verdict(const struct gd_search *search, struct gd_error
     *err = first;
     return first.status;
   }
+  char wanted[192];
+  say_wanted(search, wanted, sizeof wanted);
   return gd_fail(err, GD_MISMATCH,
                  "no trial was good before the time limit, and %d of %d are pending; the same "
-                 "command goes on with them",
-                 search->n_pending, search->count);
+                 "command goes on with them%s",
+                 search->n_pending, search->count, wanted);
 }

@@ -151,6 +151,24 @@ void gd_slurm_complaint(const char *errors, char *text, size_t size) {
     *at = (char)(iscntrl((unsigned char)*at) ? '?' : *at);
 }
 
+/* SLURM's commands without slurm.conf: src/common/read_config.c there. */
+static bool has_no_cluster(const char *errors) {
+  return errors && strstr(errors, "establish a configuration source");
+}
+
+enum gd_status gd_slurm_refusal(const char *errors, struct gd_error *err) {
+  char why[256];
+  gd_slurm_complaint(errors, why, sizeof why);
+  if (has_no_cluster(errors))
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "SLURM's commands are here, but they find no cluster: there is no slurm.conf, "
+                   "nor a controller to get it from; run this on a login node of the cluster, or "
+                   "leave out --slurm");
+  return gd_fail(err, GD_ENVIRONMENT,
+                 "sbatch refuses the job: %s; slurm.json (--slurm-config) says what a job asks for",
+                 why[0] ? why : "it gives no reason");
+}
+
 enum gd_status gd_slurm_command(const char *const *arguments, struct gd_process_output *output,
                                 struct gd_error *err) {
   struct gd_error own = {0};
@@ -173,7 +191,9 @@ enum gd_status gd_slurm_find_by_name(const char *name, char id[GD_SLURM_ID], str
   id[0] = '\0';
   if (status == GD_OK && output.code != 0) {
     gd_slurm_complaint(output.errors.text, why, sizeof why);
-    status = gd_fail(err, GD_ENVIRONMENT, "squeue fails: %s", why);
+    status = has_no_cluster(output.errors.text)
+                 ? gd_slurm_refusal(output.errors.text, err)
+                 : gd_fail(err, GD_ENVIRONMENT, "squeue fails: %s", why);
   } else if (status == GD_OK && output.out.text) {
     size_t length = strspn(output.out.text, "0123456789");
     snprintf(id, 24, "%.*s", (int)(length < 23 ? length : 0), output.out.text);
@@ -286,7 +306,7 @@ static bool has_active(const struct gd_slurm *slurm) {
 /* A submission that failed may have arrived all the same. */
 static enum gd_status take_refusal(struct gd_slurm *slurm, struct gd_slurm_job *job,
                                    const char *errors, struct gd_error *err) {
-  char path[PATH_MAX], name[64], id[24] = "", why[512];
+  char path[PATH_MAX], name[64], id[24] = "";
   name_job(job, name);
   if (gd_slurm_find_by_name(name, id, NULL) == GD_OK && id[0]) {
     adopt(slurm, job, id);
@@ -300,11 +320,8 @@ static enum gd_status take_refusal(struct gd_slurm *slurm, struct gd_slurm_job *
     leave_folder(job);
     return GD_OK;
   }
-  gd_slurm_complaint(errors, why, sizeof why);
   gd_slurm_forget(slurm, job);
-  return gd_fail(err, GD_ENVIRONMENT,
-                 "sbatch refuses the job: %s; slurm.json (--slurm-config) says what a job asks for",
-                 why[0] ? why : "it gives no reason");
+  return gd_slurm_refusal(errors, err);
 }
 
 /* Puts a job into the queue, or finds it there; *moved false: its folder is another submitter's. */

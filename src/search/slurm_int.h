@@ -16,6 +16,8 @@ enum gd_status gd_slurm_command(const char *const *arguments, struct gd_process_
 enum gd_status gd_slurm_check_commands(struct gd_error *err) GD_MUST_USE;
 /* What a command complains of, on one line and without its own name before each. */
 void gd_slurm_complaint(const char *errors, char *text, size_t size);
+/* The sentence for a job that sbatch did not take; always GD_ENVIRONMENT. */
+enum gd_status gd_slurm_refusal(const char *errors, struct gd_error *err);
 /* A job of ours of that name that has not ended: its id, or empty. */
 enum gd_status gd_slurm_find_by_name(const char *name, char id[GD_SLURM_ID],
                                      struct gd_error *err) GD_MUST_USE;

@@ -40,7 +40,7 @@ static enum gd_status write_script(const struct gd_slurm_config *config,
 enum gd_status gd_slurm_run_submit(const struct gd_slurm_config *config, const char *run,
                                    const struct gd_slurm_run_script *asked, char id[GD_SLURM_ID],
                                    struct gd_error *err) {
-  char name[64], whole[PATH_MAX], folder[PATH_MAX], path[PATH_MAX + 16], why[512];
+  char name[64], whole[PATH_MAX], folder[PATH_MAX], path[PATH_MAX + 16];
   char output_path[2 * PATH_MAX], program[PATH_MAX];
   struct gd_process_output output;
   struct gd_slurm_run_script script = *asked;
@@ -65,13 +65,8 @@ enum gd_status gd_slurm_run_submit(const struct gd_slurm_config *config, const c
   GD_TRY(write_script(config, &script, path, err));
   const char *const arguments[] = {"sbatch", "--parsable", output_path, path, NULL};
   enum gd_status status = gd_slurm_command(arguments, &output, err);
-  if (status == GD_OK && !gd_slurm_read_id(&output, id)) {
-    gd_slurm_complaint(output.errors.text, why, sizeof why);
-    status = gd_fail(err, GD_ENVIRONMENT,
-                     "sbatch refuses the job: %s; slurm.json (--slurm-config) says what a job asks "
-                     "for",
-                     why[0] ? why : "it gives no reason");
-  }
+  if (status == GD_OK && !gd_slurm_read_id(&output, id))
+    status = gd_slurm_refusal(output.errors.text, err);
   gd_process_output_deinit(&output);
   return status;
 }

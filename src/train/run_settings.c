@@ -81,18 +81,26 @@ enum gd_status gd_run_normalize_of(const struct gd_trained *trained, const char 
 }
 
 enum gd_status gd_run_set_images(struct gd_run_settings *s, const struct gd_run_images *given,
-                                 struct gd_error *err) {
-  s->augment = given->augment ? given->augment : "crop,flip";
-  s->label_smoothing = given->label_smoothing ? *given->label_smoothing : 0;
+                                 struct gd_arena *arena, struct gd_error *err) {
+  const struct gd_image_training *usual = &s->model.images;
+  bool images = s->model.family->images;
+  s->augment = given->augment ? given->augment : usual->augment[0] ? usual->augment : "crop,flip";
+  s->label_smoothing = given->label_smoothing ? *given->label_smoothing : usual->label_smoothing;
   s->normalize = given->normalize;
-  s->model.soft_targets = s->model.family->images;
-  if (s->model.family->images && !s->normalize && given->init)
+  s->model.soft_targets = images;
+  if (!given->drop_path && s->model.recipe.drop_path <= 0)
+    s->model.recipe.drop_path = usual->drop_path;
+  if (images && !s->normalize && given->init)
     GD_TRY(gd_run_normalize_of(given->init, &s->normalize, err));
-  if (s->model.family->images && !s->normalize)
+  if (images && !s->normalize)
     GD_TRY(folder_normalize(given->model, &s->normalize, err));
+  if (!s->normalize && usual->normalize[0])
+    s->normalize = usual->normalize;
   if (!s->normalize)
     s->normalize = gd_normalizations[GD_NORMALIZE_IMAGENET].name;
-  return GD_OK;
+  s->augment = gd_arena_copy_string(arena, s->augment); /* settings are copied, with their model */
+  s->normalize = gd_arena_copy_string(arena, s->normalize);
+  return s->augment && s->normalize ? GD_OK : gd_nomem(err, "before training");
 }
 
 void gd_run_shorten_warmup(struct gd_recipe *recipe) {

@@ -28,17 +28,17 @@ enum gd_status gd_run_set_mask(struct gd_run_settings *s, int64_t given,
 /* What was said of the images of a new run; NULL: not given. */
 struct gd_run_images {
   const char *augment, *normalize;
-  const double *label_smoothing;
+  const double *label_smoothing, *drop_path;
   const char *model;             /* as it was named: a folder, or a preset */
   const struct gd_trained *init; /* whose weights it begins with */
 };
 /*
- * Of a model of images, what is done with them: as given, else crop,flip without smoothing, and
- * normalized as the model that it begins with was, else as preprocessor_config.json of the model's
- * folder says, else as ImageNet.
+ * Of a model of images, what is done with them: as given, else as its preset says, else crop,flip
+ * alone. They are normalized as those of the model that it begins with, else as
+ * preprocessor_config.json of the model's folder says, else as the preset, else as ImageNet.
  */
 enum gd_status gd_run_set_images(struct gd_run_settings *s, const struct gd_run_images *given,
-                                 struct gd_error *err) GD_MUST_USE;
+                                 struct gd_arena *arena, struct gd_error *err) GD_MUST_USE;
 /* How a model with its weights normalizes pixels: as the run does, or preprocessor_config.json
    says; NULL: neither does. */
 enum gd_status gd_run_normalize_of(const struct gd_trained *trained, const char **normalize,

@@ -16,18 +16,22 @@ for command in "bench $WORK/tiny ${quick[*]}" "bench $WORK/tiny ${quick[*]} --ra
   GPUDAYS_ATTENTION_TILE=xyz expect 2 $command
   said 'gpudays: GPUDAYS_ATTENTION_TILE is "xyz"; expected 0 to 9 or w, or unset it'
 done
-# Every switch with a list of values, by the table.
-switches=0
+# Every switch with a list of values, by the table. doctor, which measures, is asked of all of them at once.
+switches=()
 while read -r name; do
-  switches=$((switches + 1))
+  switches+=("GPUDAYS_$name=no such value")
   export "GPUDAYS_$name=no such value"
   expect 2 models
   said "gpudays: GPUDAYS_$name is \"no such value\"; expected "
-  expect 0 doctor --threads 1
-  shown "! GPUDAYS_$name=no such value is wrong: expected "
   unset "GPUDAYS_$name"
 done < <(sed -nE 's/^GD_SWITCH\(([A-Z0-9_]+), [A-Z]+, "[a-z0-9].*/\1/p' "$GD_SOURCE_DIR/src/base/switches.def")
-((switches >= 15)) || fail "switches.def has $switches switches with a list of values"
+((${#switches[@]} >= 15)) || fail "switches.def has ${#switches[@]} switches with a list of values"
+export "${switches[@]}"
+expect 0 doctor --threads 1
+for switch in "${switches[@]}"; do
+  shown "! $switch is wrong: expected "
+  unset "${switch%%=*}"
+done
 # Values of the terminal's are shown, not obeyed.
 GPUDAYS_NCCL=$'\e[31mon' expect 2 models
 ! grep -q $'\e' "$ERR" || fail "$LAST: an escape sequence on stderr"

@@ -40,8 +40,9 @@ field_is next "gpudays train gpt2 --ranks 4 --methods free-lunch --data FILE"
 head -c 100000 /dev/zero >"$WORK/ids.bin"
 expect 0 plan pythia-14m --gpu 4x3090 --device-memory 4GiB --json
 next=$(field next)
-# shellcheck disable=SC2086 # a command line
-expect 0 $(sed "s|^gpudays ||; s|FILE|$WORK/ids.bin|" <<<"$next") --dry-run --json
+read -ra words <<<"${next#gpudays }"
+[[ ${words[-1]} == FILE ]] || fail "$LAST: next is '$next'"
+expect 0 "${words[@]::${#words[@]}-1}" "$WORK/ids.bin" --dry-run --json
 expect 0 plan pythia-410m --gpu 4x3090 --stack pytorch --json
 field_is next "$(field next_export)"
 expect 0 plan gpt2 --gpu 4x3090 --stack deepspeed --methods free-lunch+zero2
@@ -156,6 +157,12 @@ expect 1 plan pythia-1b --gpu 3090 --device-memory 8GiB --methods free-lunch --j
 field_is next null
 field_is feasible false
 sed -nE 's/^ *"days": ([0-9.]+),$/\1/p' "$OUT" | sort -C -g || fail "$LAST: remedies are not ranked by days"
+
+# A shorter sequence, and no shorter than it must be.
+expect 1 plan pythia-14m --gpu 3060 --seq 131072 --batch 16 --device-memory 1GiB
+shown "sequence 32768: fits" "gpudays plan pythia-14m --seq 32768 --batch 64 --gpu 3060 --device-memory 1GiB"
+expect 1 plan pythia-14m --gpu 3060 --seq 65536 --batch 32 --device-memory 1GiB
+expect 0 plan pythia-14m --gpu 3060 --seq 32768 --batch 64 --device-memory 1GiB
 expect 1 plan pythia-12b --gpu 3090
 shown "of host memory a GPU: fits with"
 expect 1 plan pythia-14m --device-memory 1MiB --threads 1
@@ -204,7 +211,7 @@ for name in days.csv days.png; do
 done
 expect 0 plan pythia-410m --gpu 1x3090,2x3090,8xa100 -o "$WORK/pictures/days.svg"
 grep -q 'RTX 3090' "$WORK/pictures/days.svg" || fail "$LAST: the picture does not name its GPUs"
-[[ $(cat "$WORK"/pictures/days.{csv,png}) == mine$'\n'mine && $(ls "$WORK/pictures" | wc -l) == 3 ]] ||
+[[ $(cat "$WORK"/pictures/days.{csv,png}) == mine$'\n'mine && $(find "$WORK/pictures" -type f | wc -l) == 3 ]] ||
   fail "$LAST: it wrote to files that nobody named"
 expect 0 plan pythia-160m --gpu 1x3090,2x3090 --stack pytorch -o "$WORK/pictures/a'\"<b.svg"
 grep -q 'PyTorch' "$WORK/pictures/a'\"<b.svg" || fail "$LAST: the picture does not name its software"

@@ -357,6 +357,30 @@ expect 0 "${paper[@]}" --budget 40000 --text --json
 shown '"text": "We will pre-train'
 expect 1 "${paper[@]}" --budget 5 --text
 
+# Days without a model or dollars: what given GPUs train in them.
+expect 0 cost --days 5 --gpu 4x3090
+item_is "to rent" "pythia-31m, the most FLOPs within 5 days: 4 x 3090 for *"
+item_is size "at that rate 4 x 3090 trains * parameters on 20 tokens each, *"
+expect 0 cost --days 5 --gpu 4x3090 --own
+item_is "to train" "pythia-31m, *"
+! grep -q "to rent" "$OUT" || fail "$LAST: own GPUs are rented"
+for model in pythia-31m pythia-70m; do # the list and the model's own answer are one
+  try cost $model --days 5 --gpu 4x3090
+  [[ $RC == $([[ $model == pythia-31m ]] && echo 0 || echo 1) ]] || fail "$LAST: exit $RC, unlike the list"
+done
+expect 1 cost --days 0.01 --gpu 3090
+expect 2 cost --days 5
+said "--days 5 of what?"
+
+# One model of power: at about the same MFU other software draws about as much.
+for gpu in a100 h100; do
+  expect 0 plan pythia-1b --gpu $gpu --json
+  own_w=$(field gpu_power_w) own_mfu=$(field mfu)
+  expect 0 plan pythia-1b --gpu $gpu --stack pytorch --json
+  awk -v w="$own_w" -v mfu="$own_mfu" -v v="$(field power_w)" -v m="$(field mfu)" 'BEGIN { exit !(v / w > 0.85 * m / mfu && v / w < 1.15) }' ||
+    fail "$LAST: $(field power_w) W at MFU $(field mfu), own engine $own_w W at $own_mfu"
+done
+
 # GPUs that are there: electricity alone, and nobody rents.
 expect 0 cost pythia-160m --gpu 4x3090 --own --text
 shown "our own"

@@ -239,11 +239,20 @@ expect 0 cost --params 1.3B --tokens 26B --machine desktop-2x-4090
 shown "1,300,000,000 parameters"
 shown "6 N D of 1.3e9 parameters and 2.6e10 tokens; days are"
 shown "next      gpudays plan --params 1300000000 --tokens 26B"
-# plan and cost answer the same of it.
-for size in 1.3B 7B; do
-  expect 0 plan --params $size --gpu 4x3090 --json
+# plan and cost answer the same of it, for other software too.
+expect 0 plan --params 1.3B --gpu 4xa100 --stack pytorch
+shown "PyTorch with torch.compile"
+expect 0 plan "$GD_SOURCE_DIR/tests/model/unknown/gemma3.json" --gpu 4xa100 --stack pytorch --json
+field_is stack pytorch
+field_above days 0
+expect 2 plan --params 1.3B --stack pytorch
+said "predicts for given GPUs"
+expect 2 plan "$GD_SOURCE_DIR/tests/model/unknown/gemma3.json" pythia-1b --gpu a100
+said "a comparison is of models that can be built"
+while read -r size stack; do
+  expect 0 plan --params "$size" --gpu 4x3090 --stack "$stack" --json
   days=$(field days) low=$(field days_low) high=$(field days_high) kwh=$(field energy_kwh)
-  expect 0 cost --params $size --gpu 4x3090 --json
+  expect 0 cost --params "$size" --gpu 4x3090 --stack "$stack" --json
   grep -A 40 '"options": \[' "$OUT" >"$WORK/option"
   for pair in "days $days" "days_low $low" "days_high $high"; do
     grep -q "\"${pair% *}\": ${pair#* }," "$WORK/option" || fail "$LAST: not '$pair', as plan has"
@@ -252,7 +261,11 @@ for size in 1.3B 7B; do
   grep -A 3 '"assumed": \[' "$OUT" >"$WORK/assumed"
   grep -q '"field": "tokens"' "$WORK/assumed" || fail "$LAST: the tokens are not assumed"
   shown '"stand_ins": ['
-done
+done <<'END'
+1.3B own
+7B own
+1.3B pytorch
+END
 # What a size alone is not answered for is refused, never passed over; a count that no preset's batch divides among, too.
 for option in "--days 1" "--wall-limit 24h" "--wall-limit 24h --jobs 2"; do
   # shellcheck disable=SC2086

@@ -83,6 +83,22 @@ field_is format llm.c
 field_is stack llmq
 awk '/^  "gap": / { exit !($2 + 0 < 1.5) }' "$OUT" || fail "$LAST: a gap of $(field gap)"
 
+# Lines of torchtitan without what came before them: rates of a GPU, the first line left out.
+for step in 1 10 20; do
+  echo "[rank0]:2025-06-01 12:00:$((10 + step)),000 - root - INFO - step: $step  loss:  7.1  memory: 40.00GiB(50.6%)  tps: $((step == 1 ? 1000 : 5210))  tflops: 260.1  mfu: 26.3%"
+done >"$WORK/titan.log"
+expect 0 why llama-3.1-8b --gpu 8xh100 --log "$WORK/titan.log"
+shown "41,680 tokens/s"
+shown "are assumed (--batch, --seq)"
+# Standard input, and what a shell or another program pipes.
+cp "$OUT" "$WORK/of_file"
+"$GPUDAYS" why llama-3.1-8b --gpu 8xh100 --log - <"$WORK/titan.log" >"$OUT" || fail "--log -: exit $?"
+diff "$WORK/of_file" "$OUT" || fail "--log - differs from the file"
+"$GPUDAYS" why llama-3.1-8b --gpu 8xh100 --log <(cat "$WORK/titan.log") >"$OUT" || fail "--log <(cat): exit $?"
+diff "$WORK/of_file" "$OUT" || fail "--log <(cat) differs from the file"
+expect 2 why llama-3.1-8b --gpu 8xh100 --log - </dev/null
+said "standard input: no line of the log"
+
 # Without hardware a log says what it says.
 expect 0 why pythia-14m --log "$logs/trainer.log" --seq 128
 shown "said: torch_compile=False"

@@ -10,14 +10,15 @@ export GD_TEST_RUN=$$-$RANDOM
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset OMP_NUM_THREADS
 
+# marked: the processes that have it. One grep for all of them: what waits for ranks asks again and again.
+marked() {
+  { grep -lsz "^GD_TEST_RUN=$GD_TEST_RUN\$" /proc/[0-9]*/environ || true; } | cut -d / -f 3
+}
 # left_over: the processes of a run that are still there. Shells and tools of this script are not.
 left_over() {
-  local folder
-  for folder in /proc/[0-9]*; do
-    if [[ $(cat "$folder/comm" 2>/dev/null) =~ ^(gpudays|mpirun|orte|prte|sleep) ]] &&
-      grep -qsz "^GD_TEST_RUN=$GD_TEST_RUN\$" "$folder/environ"; then
-      basename "$folder"
-    fi
+  local pid
+  for pid in $(marked); do
+    [[ ! $(cat "/proc/$pid/comm" 2>/dev/null) =~ ^(gpudays|mpirun|orte|prte|sleep) ]] || echo "$pid"
   done
 }
 
@@ -285,16 +286,16 @@ done
 
 # rank_pid RANK: of the run that was started last; empty: there is none.
 rank_pid() {
-  local folder
-  for folder in /proc/[0-9]*; do
-    if grep -qsz "^GD_TEST_RUN=$GD_TEST_RUN\$" "$folder/environ" &&
-      grep -qsz "^OMPI_COMM_WORLD_RANK=$1\$" "$folder/environ" &&
-      [[ $(readlink "$folder/exe") == "$(realpath "$GPUDAYS")" ]]; then
-      basename "$folder"
+  local pid
+  for pid in $(marked); do
+    if grep -qsz "^OMPI_COMM_WORLD_RANK=$1\$" "/proc/$pid/environ" &&
+      [[ $(readlink "/proc/$pid/exe") == "$PROGRAM" ]]; then
+      echo "$pid"
       return
     fi
   done
 }
+PROGRAM=$(realpath "$GPUDAYS")
 
 # begin RANKS ARGUMENT...: runs in the background; every rank has joined the job, since its arenas are
 # in memory: before that it has some 20 MB. False: the run has ended before. INT: background jobs of a
@@ -372,10 +373,11 @@ said "without a word, as it does when somebody sends it SIGTERM, SIGINT or SIGHU
 [[ -z $(ls -A "$WORK/tmp") ]] || fail "$LAST: left in TMPDIR: $(ls -A "$WORK/tmp")"
 
 # A rank that stops: the others wait for it at the end.
-# One that computes for longer than the limit, on a machine that is so busy, is taken for such a one.
+# One that computes for longer than the limit, on a machine that is so busy, is taken for such a one, and may be gone before
+# it is stopped.
 for limit in 2 10 60; do
-  if begin 2 "${long[@]}" --sample-seconds 1 --seq 256 --rank-timeout "$limit"; then
-    kill -STOP "$(rank_pid 1)"
+  if begin 2 "${long[@]}" --sample-seconds 1 --seq 256 --rank-timeout "$limit" && victim=$(rank_pid 1) &&
+    [[ -n $victim ]] && kill -STOP "$victim"; then
     finish 3
     [[ $(cat "$ERR") != *"no answer from rank 1 for $limit s in"* ]] || break
   else

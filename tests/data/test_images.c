@@ -118,12 +118,15 @@ static void test_resize(void **state) {
     char path[1024];
     struct gd_strbuf text = {0};
     struct gd_image right;
-    if (sscanf(entry->d_name, "%lld-%lld-%lld-%lld-to-%lld-%lld.rgb", &n[0], &n[1], &n[2], &n[3],
-               &n[4], &n[5]) != 6)
+    bool cubic = strncmp(entry->d_name, "bicubic-", 8) == 0;
+    enum gd_filter filter = cubic ? GD_FILTER_BICUBIC : GD_FILTER_BILINEAR;
+    if (sscanf(entry->d_name + (cubic ? 8 : 0), "%lld-%lld-%lld-%lld-to-%lld-%lld.rgb", &n[0],
+               &n[1], &n[2], &n[3], &n[4], &n[5]) != 6)
       continue;
     snprintf(path, sizeof path, IMAGES "/resize/%s", entry->d_name);
     read_rgb(path, &text, &right);
-    OK(gd_resize(&resizer, &from, (struct gd_box){n[0], n[1], n[2], n[3]}, n[4], n[5], &to, &err));
+    OK(gd_resize(&resizer, &from, (struct gd_box){n[0], n[1], n[2], n[3]}, filter, n[4], n[5], &to,
+                 &err));
     assert_int_equal(to.width, right.width);
     assert_int_equal(to.height, right.height);
     assert_memory_equal(to.rgb, right.rgb, (size_t)(3 * to.width * to.height));
@@ -131,7 +134,7 @@ static void test_resize(void **state) {
     cases++;
   }
   closedir(list);
-  assert_int_equal(cases, 8);
+  assert_int_equal(cases, 16);
   gd_strbuf_deinit(&source);
   gd_image_free(&to);
   gd_resizer_free(&resizer);
@@ -264,7 +267,8 @@ static void test_evaluation(void **state) {
   OK(gd_image_decode(&codec, (uint8_t *)file.text, file.length, "1.jpg", &image, &err));
   assert_int_equal(image.width, 35);
   assert_int_equal(image.height, 26);
-  OK(gd_resize(&resizer, &image, (struct gd_box){0, 0, 35, 26}, 24, 18, &scaled, &err));
+  OK(gd_resize(&resizer, &image, (struct gd_box){0, 0, 35, 26}, GD_FILTER_BILINEAR, 24, 18, &scaled,
+               &err));
   for (int c = 0; c < 3; c++)
     for (int y = 0; y < SIDE; y++)
       for (int x = 0; x < SIDE; x++) {
@@ -346,7 +350,7 @@ static void test_threads(void **state) {
   (void)state;
   enum { COUNT = 3 * TRAIN };
   static struct sample right[COUNT], got[COUNT];
-  const char *const augment = "crop,flip,rand-m9-mstd0.5-inc1,erase=0.5,mixup=0.8,cutmix=1";
+  const char *const augment = "crop,bicubic,flip,rand-m9-mstd0.5-inc1,noise=0.5,mixup=0.8,cutmix=1";
   struct gd_source_options options = {.images = options_of(&train_folder, augment)};
   options.images.smoothing = 0.1;
   make_samples(&options.images, 0, COUNT, right);
@@ -384,8 +388,11 @@ static void test_augment(void **state) {
   assert_false(a.crop || a.flip || a.erase > 0 || a.mixup > 0 || a.cutmix > 0);
   OK(gd_augment_parse("flip,erase=0.25", &a, &err));
   assert_true(!a.crop && a.flip && fabs(a.erase - 0.25) < 1e-12);
-  static const char *const wrong[] = {"",        "crops", "erase",    "erase=2",
-                                      "mixup=x", "crop,", "none,flip"};
+  assert_false(a.noise || a.bicubic);
+  OK(gd_augment_parse("crop,bicubic,noise=0.5", &a, &err));
+  assert_true(a.noise && a.bicubic && fabs(a.erase - 0.5) < 1e-12);
+  static const char *const wrong[] = {"",        "crops", "erase",     "erase=2",
+                                      "mixup=x", "crop,", "none,flip", "erase=0.1,noise=0.1"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
     assert_int_equal(gd_augment_parse(wrong[i], &a, &err), GD_BAD_INPUT);
 
@@ -522,6 +529,25 @@ static void test_erase(void **state) {
     assert_in_range(zeros, SIDE * SIDE / 64, SIDE * SIDE / 2);
   }
   assert_in_range(erased, 5, 35);
+
+  /* Noise: the same rectangles with normal values, another for each sample. */
+  static struct sample noisy[40];
+  double sum = 0, squares = 0;
+  int n = 0;
+  options = options_of(&train_folder, "noise=0.5");
+  make_samples(&options, 0, 40, noisy);
+  for (int i = 0; i < 40; i++)
+    for (int k = 0; k < PIXELS; k++) {
+      double x = (double)noisy[i].pixels[k];
+      if (changed[i].pixels[k] != 0) {
+        assert_float_equal(noisy[i].pixels[k], plain[i].pixels[k], 0);
+        continue;
+      }
+      sum += x, squares += x * x, n++;
+    }
+  assert_in_range(n, 1000, 15000);
+  assert_true(fabs(sum / n) < 6 / sqrt(n)); /* 6 deviations; of the variance, sqrt(2 / n) is one */
+  assert_true(fabs(squares / n - 1) < 6 * sqrt(2.0 / n));
 }
 
 /* Pairs 2k, 2k + 1 are mixed with each other by one share, which is in their targets too. */

@@ -153,7 +153,7 @@ shown '"attn_implementation": "eager"'
 shown "    python3 train.py train.bin"
 # Its first lines, which are folded, say why it is not the answer of plan, and why it does not compile.
 begins() {
-  head -20 "$OUT" | tr '\n' ' ' | grep -qF -- "$1" || fail "$LAST: the first lines lack '$1'"
+  [[ $(head -20 "$OUT" | tr '\n' ' ') == *"$1"* ]] || fail "$LAST: the first lines lack '$1'"
 }
 program pythia-410m --gpu 4x3090
 begins "It is planned by the memory and speed of PyTorch with torch.compile"

@@ -14,6 +14,7 @@
 
 #include "base/embedded.h"
 #include "base/json.h"
+#include "data/image_set.h"
 #include "model/model.h"
 
 static const struct published {
@@ -105,6 +106,41 @@ static void test_published(void **state) {
   }
 }
 
+/* What train does with images: Table 5 of arXiv:2201.03545; vit_jax/input_pipeline.py of
+   google-research/vision_transformer. Every part is one that there is. */
+static void test_images(void **state) {
+  (void)state;
+  static const char convnext[] =
+      "crop,bicubic,flip,rand-m9-mstd0.5-inc1,noise=0.25,mixup=0.8,cutmix=1";
+  static const struct {
+    const char *model, *augment, *normalize;
+    double smoothing, drop_path;
+  } cases[] = {
+      {"convnext-large-1k", convnext, "imagenet", 0.1, 0.5},
+      {"convnext-large-22k", convnext, "imagenet", 0.1, 0.1},
+      {"convnext-xlarge-22k", convnext, "imagenet", 0.1, 0.2},
+      {"vit", "crop,flip", "half", 0, 0},
+      {"vit-base", "crop,flip", "half", 0, 0},
+      {"pythia-14m", "", "", 0, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct gd_model model;
+    struct gd_error err = {0};
+    struct gd_augment augment;
+    enum gd_normalize normalize;
+    assert_int_equal(gd_model_load(cases[i].model, &model, &err), GD_OK);
+    assert_string_equal(model.images.augment, cases[i].augment);
+    assert_string_equal(model.images.normalize, cases[i].normalize);
+    expect(cases[i].model, "label_smoothing", model.images.label_smoothing, cases[i].smoothing);
+    expect(cases[i].model, "drop_path", model.images.drop_path, cases[i].drop_path);
+    expect(cases[i].model, "drop_path of plans", model.recipe.drop_path, 0);
+    if (!model.family->images)
+      continue;
+    assert_int_equal(gd_augment_parse(model.images.augment, &augment, &err), GD_OK);
+    assert_true(gd_normalize_parse(model.images.normalize, &normalize));
+  }
+}
+
 /* What a run keeps and a trial's process gets is read as it was: all of it. */
 static void test_json(void **state) {
   (void)state;
@@ -179,6 +215,7 @@ static void test_every_preset(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_published),
+      cmocka_unit_test(test_images),
       cmocka_unit_test(test_json),
       cmocka_unit_test(test_every_preset),
   };

@@ -101,14 +101,14 @@ for trained in "$WORK/whole" "$WORK/whole/model"; do
   field_is accuracy 1.0
 done
 # A model's own names, in an order of its own; without them, and with others, all classes are needed.
-cp -r "$WORK/whole/model" "$WORK/turned"
-sed -i 's/"0": "cold"/"0": "warm"/; s/"1": "warm"/"1": "cold"/' "$WORK/turned/config.json"
-expect 0 evaluate "$WORK/turned" --data "$IMAGES/eval" --json
+cp -r "$WORK/whole/model" "$WORK/swapped"
+sed -i 's/"0": "cold"/"0": "warm"/; s/"1": "warm"/"1": "cold"/' "$WORK/swapped/config.json"
+expect 0 evaluate "$WORK/swapped" --data "$IMAGES/eval" --json
 field_is accuracy 0.0
-sed -i 's/"0": "warm"/"0": "hot"/' "$WORK/turned/config.json"
-expect 0 evaluate "$WORK/turned" --data "$IMAGES/eval" --json
+sed -i 's/"0": "warm"/"0": "hot"/' "$WORK/swapped/config.json"
+expect 0 evaluate "$WORK/swapped" --data "$IMAGES/eval" --json
 field_is accuracy 1.0
-try evaluate "$WORK/turned" --data "$WORK/some"
+try evaluate "$WORK/swapped" --data "$WORK/some"
 [[ $RC == 2 ]] || fail "$LAST: exit $RC"
 said "has 1 classes (warm to warm), and the model 2"
 (cd "$WORK/some" && n=0 && for image in warm/*; do
@@ -243,6 +243,37 @@ try evaluate "$WORK/half" --data "$IMAGES/eval"
 [[ $RC == 2 ]] || fail "$LAST: exit $RC"
 said "image_mean and image_std are not three numbers each"
 expect 0 evaluate "$WORK/half" --data "$IMAGES/eval" --normalize half
+
+# What a preset says of images, unless the command line does.
+preset() { # IMAGES: preset.json with the small ViT
+  printf '{"config": %s, "images": %s}' "$(cat "$WORK/vit/config.json")" "$1" >"$WORK/preset.json"
+}
+new=(train "$WORK/preset.json" --data "$IMAGES/train" --steps 2 --dry-run -o "$WORK/no")
+preset '{"augment": "crop,rand-m5,mixup=0.2", "normalize": "half", "label_smoothing": 0.2, "drop_path": 0.25}'
+expect 0 "${new[@]}"
+shown "augmentation crop,rand-m5,mixup=0.2, label smoothing 0.2, normalization half"
+shown "stochastic depth: up to 0.25"
+expect 0 "${new[@]}" --augment none --label-smoothing 0 --normalize none --drop-path 0
+shown "augmentation none, label smoothing 0, normalization none"
+! grep -qF "stochastic depth" "$OUT" || fail "$LAST: stochastic depth"
+expect 0 models "$WORK/preset.json" --json
+field_is augment crop,rand-m5,mixup=0.2
+field_is train_drop_path 0.25
+field_is drop_path 0.0
+expect 0 models "$WORK/preset.json"
+shown "drop path   0.25 at the last block, of train"
+while IFS='|' read -r images sentence; do
+  preset "$images"
+  try "${new[@]}"
+  [[ $RC == 2 ]] || fail "$LAST: exit $RC"
+  said "$sentence"
+done <<'END'
+{"augment": "crops"}|has no part "crops"
+{"drop_path": 1}|drop_path is 1
+{"smoothing": 0.1}|smoothing
+{"normalize": 3}|normalize
+"crop"|images is "crop"; expected an object
+END
 
 # ConvNeXt, from one of its own configurations.
 mkdir "$WORK/convnext"

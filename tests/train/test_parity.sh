@@ -40,7 +40,7 @@ for file in "$here"/*.txt; do
       [[ $images != 3 ]] || continue
       run+=(--data "$here/images.tar" --label-smoothing 0.1)
       case $name in
-        *+recipe) run+=(--augment "crop,flip,rand-m9-mstd0.5-inc1,erase=0.25,mixup=0.8,cutmix=1") ;;
+        *+recipe) run+=(--augment "crop,bicubic,flip,rand-m9-mstd0.5-inc1,noise=0.25,mixup=0.8,cutmix=1") ;;
         *) run+=(--augment none) ;;
       esac
       [[ $name != *+* ]] || run+=(--drop-path 0.2)
