@@ -152,7 +152,7 @@ for stack in paper pytorch llmq megatron; do
       mfu = cell[at["mfu"]]; top = mfu * cell[at["days"]] / cell[at["days_low"]]
       clock = stack == "paper" ? mfu * cell[at["days"]] / cell[at["paper_clock_days"]] : mfu
       if (!(mfu > 0.01 && mfu <= 1 && top <= 1.0001 && clock <= 1.0001)) bad = bad " " cell[1] "," cell[3] ":" mfu "/" top "/" clock }
-    END { print rows >= 40 ? "enough" : rows " rows", bad }' "$OUT")
+    END { print (rows >= 40 ? "enough" : rows " rows"), bad }' "$OUT")
   [[ $found == "enough " ]] || fail "$stack: above the peak: $found"
 done
 # Naive holds the scores of attention in memory: more bytes, smaller micro-batch, more days.
