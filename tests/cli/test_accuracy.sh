@@ -13,14 +13,14 @@ same_page() { # PAGE: same_page.awk says what may differ
 same_page "$WORK/page.md" || fail "results/accuracy.md is not what the program writes; run make accuracy"
 # What the comparison lets pass, and what it does not.
 row=$(grep -m 1 '^| gpt-2.5b | 1 |' "$WORK/page.md")
-[[ $row == *" 36.5 "*" 4.63 "* ]] || fail "there is no row to change: $row"
+[[ $row == *" 36.5 "*" 4.73 "* ]] || fail "there is no row to change: $row"
 changed() { # SED_EXPRESSION: the page with that row changed
   sed -e "/^| gpt-2.5b | 1 |/$1" "$WORK/page.md" >"$WORK/changed.md"
   cmp -s "$WORK/page.md" "$WORK/changed.md" && fail "$1 changes nothing"
   same_page "$WORK/changed.md"
 }
 changed 's/ 36.5 / 36.6 /' || fail "a last digit may differ"
-changed 's/ 4.63 / 4.69 /' && fail "1.3 % is too much"
+changed 's/ 4.73 / 4.79 /' && fail "1.3 % is too much"
 changed 's/ 256 / 255 /' || fail "0.4 % may differ"
 changed 's/ 256 / 258 /' && fail "0.8 % is too much"
 changed 's/ no / yes /' && fail "a word differs"
@@ -152,7 +152,7 @@ for stack in paper pytorch llmq megatron; do
       mfu = cell[at["mfu"]]; top = mfu * cell[at["days"]] / cell[at["days_low"]]
       clock = stack == "paper" ? mfu * cell[at["days"]] / cell[at["paper_clock_days"]] : mfu
       if (!(mfu > 0.01 && mfu <= 1 && top <= 1.0001 && clock <= 1.0001)) bad = bad " " cell[1] "," cell[3] ":" mfu "/" top "/" clock }
-    END { print rows >= 40 ? "enough" : rows " rows", bad }' "$OUT")
+    END { print (rows >= 40 ? "enough" : rows " rows"), bad }' "$OUT")
   [[ $found == "enough " ]] || fail "$stack: above the peak: $found"
 done
 # Naive holds the scores of attention in memory: more bytes, smaller micro-batch, more days.
