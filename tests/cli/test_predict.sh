@@ -199,7 +199,7 @@ awk -v a="$fast" -v b="$slow" 'BEGIN { exit !(b > 1.02 * a) }' || fail "the micr
 
 # One network model: where the network is the bound, this engine's step and compiled PyTorch's take as long.
 for sharding in zero1 zero3 fsdp2; do
-  for gpu in 16xa100; do
+  for gpu in 16xa100 16xh100; do
     for stack in own pytorch; do
       expect 0 plan pythia-1b --gpu $gpu --network ethernet-10 --micro-batch 4 --methods free-lunch+$sharding --stack $stack --json
       printf '%s ' "$(field step_s)"

@@ -15,7 +15,7 @@ static void is_near(double a, double b) {
   assert_true(fabs(a - b) < 1e-12);
 }
 
-/* 10 s of work beside 4 s of a collective, each at half its speed meanwhile. */
+/* 10 s of work next to 4 s of a collective, each at half its speed meanwhile. */
 static void test_hidden(void **state) {
   double left_s[1];
   struct gd_streams s = {.speed = 0.5, .left_s = left_s};
