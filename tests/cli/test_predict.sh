@@ -199,7 +199,7 @@ awk -v a="$fast" -v b="$slow" 'BEGIN { exit !(b > 1.02 * a) }' || fail "the micr
 
 # One network model: where the network is the bound, this engine's step and compiled PyTorch's take as long.
 for sharding in zero1 zero3 fsdp2; do
-  for gpu in 16xa100; do
+  for gpu in 16xa100 16xh100; do
     for stack in own pytorch; do
       expect 0 plan pythia-1b --gpu $gpu --network ethernet-10 --micro-batch 4 --methods free-lunch+$sharding --stack $stack --json
       printf '%s ' "$(field step_s)"
@@ -229,12 +229,12 @@ eager=$(step_of --stack pytorch-eager) compiled=$(step_of --stack pytorch)
 awk -v a="$compiled" -v b="$eager" 'BEGIN { exit !(b > 1.05 * a) }' || fail "compiled is no faster: $compiled, $eager"
 # Memory is an estimate: up to 15 % above what there is an asked micro-batch may run, and the answer says why it may,
 # how far published runs went, and what fits; beyond that it does not fit.
-memory_of() { # memory_of SIZE: bytes over those there are
+memory_of() { # memory_of SIZE: bytes in percent of those there are
   try plan pythia-1b --gpu a100 --stack pytorch --methods free-lunch --micro-batch "$1" --json
-  awk -v need="$(field peak_bytes)" 'BEGIN { printf "%.2f", need / (80 * 2 ^ 30 * 0.99) }'
+  awk -v need="$(field peak_bytes)" 'BEGIN { printf "%.0f", 100 * need / (80 * 2 ^ 30 * 0.99) }'
 }
-shares="$(memory_of 14) $(memory_of 16) $(memory_of 20)"
-awk '{ exit !($1 < 1 && $2 > 1 && $2 < 1.15 && $3 > 1.15) }' <<<"$shares" || fail "the estimates are $shares"
+[[ $(memory_of 14) -lt 100 && $(memory_of 16) -gt 100 && $(memory_of 16) -lt 115 && $(memory_of 20) -gt 115 ]] ||
+  fail "estimates of $(memory_of 14), $(memory_of 16), $(memory_of 20)"
 expect 0 plan pythia-1b --gpu a100 --stack pytorch --micro-batch 14 --json
 field_is may_not_fit false
 expect 0 plan pythia-1b --gpu a100 --stack pytorch --micro-batch 16 --json
