@@ -52,8 +52,8 @@ struct choice {
 
 /*
  * The largest useful micro-batch is not always the fastest: half of it may have the memory to save
- * what it recomputes, or suit the GPU better. Of it, half and a quarter the fastest by prediction
- * takes the place of trial, full and prediction, so that more memory is not slower.
+ * what it recomputes, or suit the GPU better; so may a quarter, where half was faster. The fastest by
+ * prediction takes the place of trial, full and prediction, so that more memory is not slower.
  */
 static enum gd_status try_smaller(struct gd_planner *planner,
                                   const struct gd_trial_options *options,
@@ -73,10 +73,15 @@ static enum gd_status try_smaller(struct gd_planner *planner,
       status = predict_plan(planner, options, predictor, &other.trial, &other.full,
                             gd_planner_model(planner)->recipe.steps, &other.prediction, err);
     if (status == GD_OK && other.prediction.known && other.prediction.step_s < prediction->step_s) {
-      gd_candidate_deinit(full);
+      gd_planner_take(planner, options, trial);
+      gd_planner_return(planner, full);
       gd_candidate_move(full, &other.full);
       *trial = other.trial;
       *prediction = other.prediction;
+    } else {
+      if (status == GD_OK)
+        gd_planner_return(planner, &other.full);
+      i = HALVINGS; /* where half is slower, so is a quarter */
     }
     gd_candidate_deinit(&other.full);
     gd_planner_take(planner, options, trial);

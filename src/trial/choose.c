@@ -266,14 +266,23 @@ static bool same_caps(const struct gd_caps *a, const struct gd_caps *b) {
          memcmp(a->dtype, b->dtype, sizeof a->dtype) == 0 && a->dtypes_alone == b->dtypes_alone;
 }
 
+static void drop_plans(struct gd_planner *p) {
+  gd_candidate_deinit(&p->ready);
+  p->ready = (struct gd_candidate){0};
+  p->ready_size = 0;
+  for (int i = 0; i < MOST_SPARE; i++) {
+    gd_candidate_deinit(&p->spares[i].candidate);
+    p->spares[i] = (struct spare){0};
+  }
+}
+
 /* What was planned for a device of another kind, or for more of them, is of no use. */
 static void forget_others(struct gd_planner *p) {
   const struct gd_trial *trial = p->trial;
   if (!same_caps(&p->tried_caps, &p->place.caps) || p->tried_precision != trial->precision ||
       p->tried_ranks != trial->ranks) {
-    gd_candidate_deinit(&p->ready);
-    p->ready = (struct gd_candidate){0};
-    p->ready_size = p->n_tried = 0;
+    drop_plans(p);
+    p->n_tried = 0;
     p->recorded.size = 0;
     p->state_bytes = 0;
   }
@@ -414,7 +423,7 @@ struct gd_planner *gd_planner_new(const struct gd_model *model) {
 
 void gd_planner_free(struct gd_planner *p) {
   if (p)
-    gd_candidate_deinit(&p->ready);
+    drop_plans(p);
   gd_mem_free(p);
 }
 

@@ -19,7 +19,14 @@ struct needs {
      op at which that is comes before the backward pass of blocks 0 .. n_waiting - 1. */
   int64_t live_bytes, n_waiting;
 };
-enum { MOST_TRIED = 96 };
+enum { MOST_TRIED = 96, MOST_SPARE = 6 };
+
+/* A plan that is not the answer now; the next device may ask for it. */
+struct spare {
+  struct gd_candidate candidate;
+  int64_t size, saved; /* size 0: none */
+  double plan_s;
+};
 
 struct gd_planner {
   const struct gd_model *model;
@@ -47,6 +54,8 @@ struct gd_planner {
     double flops; /* of a micro-step, as executed */
   } recorded;
   double ready_plan_s;
+  struct spare spares[MOST_SPARE];
+  unsigned next_spare; /* that is replaced */
   /* All that were tried, for the device that has these caps and that precision. */
   struct needs tried[MOST_TRIED];
   int n_tried;
@@ -57,12 +66,14 @@ struct gd_planner {
 
 /* What a graph of that size is built from, of the trial that is planned now. */
 struct gd_setup gd_planner_setup(const struct gd_planner *p, int64_t micro_batch, int64_t saved);
-/* Builds and plans it. */
+/* Builds and plans it, or takes it from the spares. */
 enum gd_status gd_planner_make(struct gd_planner *p, int64_t micro_batch, int64_t saved,
                                struct gd_candidate *candidate, struct gd_error *err) GD_MUST_USE;
 /* Keeps a plan, which it takes, if it is likelier to be the answer than the one that is kept. */
 void gd_planner_set_ready(struct gd_planner *p, int64_t micro_batch, int64_t saved, bool good,
                           struct gd_candidate *candidate);
+/* The one at hand becomes a spare. */
+void gd_planner_spare_ready(struct gd_planner *p);
 /* The micro-batch that was found, with its saved layers, in p->trial; *found 0: nothing fits. */
 enum gd_status gd_planner_search_sizes(struct gd_planner *p, int64_t *found,
                                        struct gd_error *err) GD_MUST_USE;

@@ -40,8 +40,24 @@ struct gd_setup gd_planner_setup(const struct gd_planner *p, int64_t micro_batch
                            .rank = p->options->comm ? gd_comm_rank(p->options->comm) : 0};
 }
 
+static bool take_spare(struct gd_planner *p, int64_t micro_batch, int64_t saved,
+                       struct gd_candidate *candidate) {
+  for (int i = 0; i < MOST_SPARE; i++) {
+    struct spare *spare = &p->spares[i];
+    if (spare->size != micro_batch || spare->saved != saved)
+      continue;
+    gd_candidate_move(candidate, &spare->candidate);
+    p->trial->plan_s = spare->plan_s;
+    spare->size = 0;
+    return true;
+  }
+  return false;
+}
+
 enum gd_status gd_planner_make(struct gd_planner *p, int64_t micro_batch, int64_t saved,
                                struct gd_candidate *candidate, struct gd_error *err) {
+  if (take_spare(p, micro_batch, saved, candidate))
+    return GD_OK;
   struct gd_setup setup = gd_planner_setup(p, micro_batch, saved);
   int64_t start = gd_clock_ns();
   GD_TRY(gd_pipeline_build(&setup, &candidate->graph, err));
@@ -72,10 +88,22 @@ static bool fits_device(const struct gd_planner *p, const struct needs *needs) {
          needs->host_bytes <= p->trial->host_limit_bytes;
 }
 
+void gd_planner_spare_ready(struct gd_planner *p) {
+  if (p->ready_size == 0)
+    return;
+  struct spare *to = &p->spares[p->next_spare++ % MOST_SPARE];
+  gd_candidate_deinit(&to->candidate);
+  gd_candidate_move(&to->candidate, &p->ready);
+  to->size = p->ready_size;
+  to->saved = p->ready_saved;
+  to->plan_s = p->ready_plan_s;
+  p->ready_size = 0;
+}
+
 /* Takes the candidate over. */
 void gd_planner_set_ready(struct gd_planner *p, int64_t micro_batch, int64_t saved, bool good,
                           struct gd_candidate *candidate) {
-  gd_candidate_deinit(&p->ready);
+  gd_planner_spare_ready(p);
   gd_candidate_move(&p->ready, candidate);
   p->ready_size = micro_batch;
   p->ready_saved = saved;
