@@ -92,6 +92,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" gpus --check "$GD_SOURCE_DIR/data/gpus/a100.json" --json
   "$GPUDAYS" estimate --json
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
+  "$GPUDAYS" plan pythia-14m --gpu 4xa100 --methods fsdp3 --json
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack paper --json
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack pytorch --json
   "$GPUDAYS" why gpt2 --gpu a100-40gb --log "$GD_SOURCE_DIR/tests/cli/why/attention_scores.log" --json
@@ -119,6 +120,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" survey "$WORK/refused.csv" --json 2>/dev/null || [[ $? == 2 ]]
   "$GPUDAYS" cost pythia-1b --times paper --budget 5000 --days 30 --text --json
   "$GPUDAYS" cost pythia-1b --times paper --machine server-8x-a100 --wall-limit 24h --queue-wait 6h --json
+  "$GPUDAYS" cost pythia-160m --gpu 4xa100 --budget 600 --json 2>/dev/null || [[ $? == 1 ]] # at risk
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" report -o "$WORK/report" --json
   "$GPUDAYS" doctor --json --threads 1
