@@ -247,6 +247,20 @@ static void append_trust(struct gd_cli *cli, const struct gd_time *time) {
   gd_show_item_buffer(cli, "trust", &text);
 }
 
+/* Between nodes; what is bought or rented may have another. */
+static void append_network(struct gd_cli *cli, const struct gd_time *time) {
+  if (!time->network.name)
+    return;
+  struct gd_strbuf text = {0};
+  gd_strbuf_printf(&text, "%d nodes, joined by %d x %s each%s%s%s", time->network.nodes,
+                   time->network.cards, time->network.name, time->network.like ? ", as in " : "",
+                   time->network.like ? time->network.like : "",
+                   time->network.assumed
+                       ? ": assumed, and in no price; plan --network predicts for another"
+                       : ", which no price has");
+  gd_show_item_buffer(cli, "network", &text);
+}
+
 /* The answer, before everything that it rests on. */
 static void append_advice(struct gd_cli *cli, const struct gd_money_table *table,
                           const struct gd_money_limits *limits,
@@ -269,6 +283,7 @@ static void append_advice(struct gd_cli *cli, const struct gd_money_table *table
     append_purchase(cli, table, advice);
   append_ends(cli, limits, advice);
   append_energy(cli, table, option, advice->rented);
+  append_network(cli, time);
   append_next(cli, option);
   append_trust(cli, time);
   gd_strbuf_append(&cli->out, "\n");

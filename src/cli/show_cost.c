@@ -89,6 +89,13 @@ static void set_time(struct gd_show_object *to, const struct gd_time *time) {
   gd_show_set_text(to, "times", gd_times_name(time->times));
   gd_show_set_text(to, "source", time->source);
   gd_show_set_text(to, "method", time->method);
+  if (time->network.name)
+    gd_show_set_text(to, "network", time->network.name);
+  else
+    gd_show_set_null(to, "network");
+  gd_show_set_int(to, "nodes", time->network.nodes);
+  gd_show_set_int(to, "network_cards", time->network.cards);
+  gd_show_set_bool(to, "network_assumed", time->network.assumed);
   gd_show_set_real(to, "peak_share", known && time->share > 0 ? time->share : none);
   gd_show_set_text(to, "physics", physics_name(gd_physics_of(known ? time->share : 0)));
 }

@@ -115,8 +115,13 @@ struct gd_time {
   double days, days_low, days_high; /* KNOWN; low and high equal days where no interval is known */
   double share;                     /* of the GPUs' peak that these days need; 0: not known */
   double gpu_power_w; /* of a board, measured or predicted as the days were; 0: not known */
-  char method[128];   /* "free-lunch+zero1"; empty: the source does not say */
-  char source[840];   /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
+  struct {
+    int nodes, cards;        /* of each node */
+    const char *name, *like; /* NULL name: one node; like: the machine that has it so, or NULL */
+    bool assumed;
+  } network;        /* of a prediction */
+  char method[128]; /* "free-lunch+zero1"; empty: the source does not say */
+  char source[840]; /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
 };
 
 /* Of a stand-in for a size (search/stand_in.h). */

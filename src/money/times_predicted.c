@@ -25,6 +25,9 @@ struct wanted {
 
 enum round { ROUND_PLAIN, ROUND_SHORT, ROUND_ALL };
 
+/* So few machines have all methods tried, as plan does, so that both answer alike. */
+enum { MOST_THOROUGH = 4 };
+
 /* By round, and by whether there are several GPUs; on one, all shardings are the same points. */
 static const char *const round_methods[ROUND_ALL][2][2] = {
     [ROUND_PLAIN] = {{"free-lunch"}, {"free-lunch", "free-lunch+zero1"}},
@@ -54,6 +57,16 @@ static bool is_short(const struct gd_model *model, const struct wanted *wanted,
          (caps.enough_flops <= 0 || twice * flops <= caps.enough_flops);
 }
 
+static void set_network(struct gd_time *time, const struct gd_target *target) {
+  time->network.nodes = target->nodes;
+  if (!target->network)
+    return;
+  time->network.name = target->network->name;
+  time->network.like = target->machine ? target->machine->name : NULL;
+  time->network.cards = target->network_cards;
+  time->network.assumed = target->network_assumed || target->cards_assumed;
+}
+
 static void set_time(const struct gd_times_context *context, const struct wanted *wanted,
                      const struct gd_point *found) {
   const struct gd_prediction *prediction = &found->prediction;
@@ -62,6 +75,7 @@ static void set_time(const struct gd_times_context *context, const struct wanted
   char basis[GD_PREDICTOR_BASIS], interval[GD_INTERVAL_TEXT];
   double peak_flops = gd_estimate_peak(target->gpu, found->trial.precision, GD_PEAKS_DATASHEET);
   time->state = GD_TIME_KNOWN;
+  set_network(time, target);
   time->days = prediction->days;
   time->days_low = prediction->days_low;
   time->days_high = prediction->days_high;
@@ -149,10 +163,11 @@ static int compare_wanted(const void *left, const void *right) {
   return 0;
 }
 
-/* Machines with as many GPUs; those that the next round is for come first after each. */
+/* Machines with as many GPUs; those that the next round is for come first after each. all: the
+   last round alone, which has every method. */
 static enum gd_status predict_alike(const struct gd_times_context *context, struct wanted *wanted,
-                                    int count, struct gd_error *err) {
-  for (int round = ROUND_PLAIN; round <= ROUND_ALL && count > 0; round++) {
+                                    int count, bool all, struct gd_error *err) {
+  for (int round = all ? ROUND_ALL : ROUND_PLAIN; round <= ROUND_ALL && count > 0; round++) {
     int left = 0;
     GD_TRY(try_methods(context, wanted, count, (enum round)round, err));
     for (int i = 0; i < count; i++)
@@ -175,7 +190,7 @@ static enum gd_status predict_all(const struct gd_times_context *context, struct
       next++;
     if (asked->progress)
       asked->progress(asked->progress_user, "comparing machines", (double)i / count, -1);
-    GD_TRY(predict_alike(context, wanted + i, next - i, err));
+    GD_TRY(predict_alike(context, wanted + i, next - i, count <= MOST_THOROUGH, err));
   }
   return GD_OK;
 }
@@ -279,6 +294,7 @@ static enum gd_status predict_stack(const struct gd_times_context *context,
   enum gd_precision precision;
   bool substituted;
   if (time->state == GD_TIME_KNOWN) {
+    set_network(time, &target);
     GD_TRY(gd_estimate_precision(asked->model, option->gpu, NULL, &precision, &substituted, err));
     peak_flops = gd_estimate_peak(option->gpu, precision, GD_PEAKS_DATASHEET);
   }
