@@ -6,6 +6,7 @@
  * not short come first; those that buy memory with time follow where it is what keeps the
  * micro-batch small, and all others where none of these fits but what offloads.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,8 +80,9 @@ static void set_time(const struct gd_times_context *context, const struct wanted
   time->days_high = prediction->days_high;
   time->gpu_power_w = prediction->power_w;
   if (peak_flops > 0)
-    time->share =
-        gd_estimate_days(context->work->train_flops, peak_flops, target->count) / prediction->days;
+    time->share = gd_estimate_days(context->work->train_flops, peak_flops, target->count) /
+                  prediction->days *
+                  fmin(1, found->trial.exec_flops_per_step / found->trial.model_flops_per_step);
   snprintf(time->method, sizeof time->method, "%s", found->trial.method);
   bool runs = target->gpu->compute_capability >= GD_GPU_OLDEST;
   char other[48] = ""; /* what the GPU computes in instead */
