@@ -45,7 +45,7 @@ shown "  settings  naive (op by op), bf16, gradient accumulation"
 shown "10 steps of 4 x 8 tokens"
 shown ": plausible"
 grep -qE "^  memory    [0-9.]+ MiB of [0-9.]+ GiB: workspace " "$OUT" || fail "no memory line"
-shown "  next      gpudays train $WORK/tiny --batch 4 --seq 8 --steps 10 --methods naive --data FILE"
+shown "  next      gpudays train $WORK/tiny --batch 4 --seq 8 --steps 10 --threads 1 --methods naive --data FILE"
 [[ $(awk 'length > 80' "$OUT") == "  next "* ]] || fail "more than 80 columns besides the command"
 ! grep -q $'\e' "$OUT" || fail "colours in a pipe"
 
