@@ -47,9 +47,9 @@ field_is next "gpudays bench pythia-14m --threads 2 --methods free-lunch --witho
 tiny_config "$WORK/tiny"
 settings="--seq 8 --batch 4 --threads 1 --device-memory 1GiB --host-memory 1GiB --micro-batch 2 --methods free-lunch"
 # shellcheck disable=SC2086
-try bench "$WORK/tiny" $settings --without tf32 --sample-seconds 1 --json # stderr: such trials are not stored
+try bench "$WORK/tiny" $settings --without tf32 --sample-seconds 1 # stderr: such trials are not stored
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
-field_is next "gpudays train $WORK/tiny --batch 4 --seq 8 --threads 1 --device-memory 1GiB --host-memory 1GiB --micro-batch 2 --methods free-lunch --data FILE"
+shown "  next      gpudays train $WORK/tiny --batch 4 --seq 8 --threads 1 --device-memory 1GiB --host-memory 1GiB --micro-batch 2 --methods free-lunch --data FILE"
 # The train command is one, up to the data.
 head -c 100000 /dev/zero >"$WORK/ids.bin"
 expect 0 plan pythia-14m --gpu 4x3090 --device-memory 4GiB --json
