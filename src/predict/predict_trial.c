@@ -52,8 +52,8 @@ struct choice {
 
 /*
  * The largest useful micro-batch is not always the fastest: half of it may have the memory to save
- * what it recomputes, or suit the GPU better; so may a quarter, where half was faster. The fastest by
- * prediction takes the place of trial, full and prediction, so that more memory is not slower.
+ * what it recomputes, or suit the GPU better; so may a quarter, where half was faster. The fastest
+ * by prediction takes the place of trial, full and prediction, so that more memory is not slower.
  */
 static enum gd_status try_smaller(struct gd_planner *planner,
                                   const struct gd_trial_options *options,
