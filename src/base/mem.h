@@ -43,8 +43,8 @@ bool gd_size_mul(int64_t a, int64_t b, int64_t *result);
 bool gd_size_add(int64_t a, int64_t b, int64_t *sum);
 
 /*
- * Makes room for one more element in an array that doubles: GD_VEC_PUSH style growth with an
- * explicit element type. Returns false when memory is out.
+ * Makes room for one more element in an array that doubles: growth with an explicit
+ * element size. Returns false when memory is out.
  *   if (!gd_vec_reserve((void **)&items, &capacity, count + 1, sizeof *items)) ...
  */
 bool gd_vec_reserve(void **items, uint32_t *capacity, uint32_t count, size_t size);

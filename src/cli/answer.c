@@ -233,24 +233,40 @@ const char *gd_answer_limits(struct gd_cli *cli) {
                                                                   : policies[options->micro_batch]);
 }
 
-/* For this machine: measuring. */
-static const char *say_next(struct gd_cli *cli, const struct gd_point *point) {
-  const struct gd_trial *trial = &point->trial;
-  char recipe[GD_CLI_RECIPE_TEXT], ranks[24] = "", methods[GD_METHOD_NAME + 16] = "",
-                                   memory[96] = "", threads[32] = "";
-  gd_cli_recipe_options(cli, recipe, sizeof recipe);
-  if (trial->ranks > 1)
-    snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
-  if (cli->options.methods)
-    snprintf(methods, sizeof methods, " --methods %s", trial->method);
-  set_size(memory, sizeof memory, "--device-memory", cli->options.device_memory_bytes);
-  set_size(memory, sizeof memory, "--host-memory", cli->options.host_memory_bytes);
+/* " --ranks 2 --threads 4 --device-memory 8GiB": what `bench` and `train` take alike. */
+static const char *say_run_options(struct gd_cli *cli, const struct gd_point *point) {
+  char ranks[24] = "", threads[32] = "";
+  if (point->trial.ranks > 1)
+    snprintf(ranks, sizeof ranks, " --ranks %d", point->trial.ranks);
   if (cli->options.threads > 0)
     snprintf(threads, sizeof threads, " --threads %lld", (long long)cli->options.threads);
-  return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s%s%s", gd_show_argument(cli, point->argument),
-                      recipe, ranks, threads, memory, methods,
-                      cli->options.without ? " --without " : "",
-                      cli->options.without ? cli->options.without : "");
+  return gd_show_cell(cli, "%s%s%s", ranks, threads, gd_answer_limits(cli));
+}
+
+/* " --methods free-lunch", where methods were asked for. Passes are left out to look at a plan:
+   they have an option of their own, which `train` has not. */
+static void set_methods(struct gd_cli *cli, const struct gd_point *point,
+                        char text[GD_METHOD_NAME + 16]) {
+  struct gd_method method = point->options.method;
+  char name[GD_METHOD_NAME];
+  method.without = 0;
+  text[0] = '\0';
+  if (cli->options.methods)
+    snprintf(text, GD_METHOD_NAME + 16, " --methods %s", gd_method_name(&method, name));
+}
+
+/* For this machine: measuring. */
+static const char *say_next(struct gd_cli *cli, const struct gd_point *point) {
+  const char *without = strstr(point->trial.method, " without ");
+  char recipe[GD_CLI_RECIPE_TEXT], methods[GD_METHOD_NAME + 16], passes[GD_METHOD_NAME + 16] = "";
+  gd_cli_recipe_options(cli, recipe, sizeof recipe);
+  set_methods(cli, point, methods);
+  if (without)
+    snprintf(passes, sizeof passes, " --without %s", without + strlen(" without "));
+  for (char *plus = passes; (plus = strchr(plus, '+'));)
+    *plus = ','; /* in the name of a method a comma would begin the next one */
+  return gd_show_cell(cli, "gpudays bench %s%s%s%s%s", gd_show_argument(cli, point->argument),
+                      recipe, say_run_options(cli, point), methods, passes);
 }
 
 /* For a target: training on it with the settings of the answer, which are the engine's. What other
@@ -259,17 +275,16 @@ static void set_next(struct gd_cli *cli, const struct gd_predicting *p,
                      const struct gd_point *point, struct gd_answer *answer) {
   const struct gd_trial *trial = &point->trial;
   struct gd_method method = point->options.method;
-  char recipe[GD_CLI_RECIPE_TEXT], name[GD_METHOD_NAME], methods[GD_METHOD_NAME + 16] = "";
+  char recipe[GD_CLI_RECIPE_TEXT], name[GD_METHOD_NAME], methods[GD_METHOD_NAME + 16];
   char ranks[24] = "", nodes[48] = "";
-  method.without = 0; /* passes are left out to look at a plan */
+  method.without = 0;
   gd_method_name(&method, name);
   gd_cli_recipe_options(cli, recipe, sizeof recipe);
   if (trial->ranks > 1)
     snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
   if (p->target.nodes > 1)
     snprintf(nodes, sizeof nodes, " --slurm --nodes %d --backend cuda", p->target.nodes);
-  if (cli->options.methods)
-    snprintf(methods, sizeof methods, " --methods %s", name);
+  set_methods(cli, point, methods);
   answer->elsewhere = gd_show_cell(cli, "gpudays export %s%s %s%s%s --format train.py",
                                    gd_show_argument(cli, point->argument), recipe,
                                    gd_answer_hardware(cli, p->target.gpu->name, p->target.count),
@@ -413,15 +428,12 @@ static const char *say_more_memory(struct gd_cli *cli, const struct gd_trial *tr
 
 /* What trains with the settings that were timed. */
 static const char *say_train(struct gd_cli *cli, const struct gd_point *point) {
-  char recipe[GD_CLI_RECIPE_TEXT], ranks[24] = "", methods[GD_METHOD_NAME + 16] = "";
+  char recipe[GD_CLI_RECIPE_TEXT], methods[GD_METHOD_NAME + 16];
   gd_cli_recipe_options(cli, recipe, sizeof recipe);
-  if (point->trial.ranks > 1)
-    snprintf(ranks, sizeof ranks, " --ranks %d", point->trial.ranks);
-  if (cli->options.methods)
-    snprintf(methods, sizeof methods, " --methods %s", point->trial.method);
+  set_methods(cli, point, methods);
   return gd_show_cell(cli, "gpudays train %s%s%s%s --data %s",
-                      gd_show_argument(cli, point->argument), recipe, ranks, methods,
-                      point->model->family->images ? "FOLDER" : "FILE");
+                      gd_show_argument(cli, point->argument), recipe, say_run_options(cli, point),
+                      methods, point->model->family->images ? "FOLDER" : "FILE");
 }
 
 /* "580 days, 3 % less than measured": how far a prediction for this machine was off. */

@@ -2,8 +2,8 @@
  * How long a GPU takes for a piece of work, from its data sheet and a few physical parameters that
  * all GPUs share: GEMMs by tiles and waves over the multiprocessors at the clock that the power
  * limit allows, fused attention by its GEMMs and its exponentials, all else by memory. The
- * parameters are fitted by `gpudays fit` (fit.h) and kept in data/fitted/gpu.json; nothing here
- * knows a software stack or a calibration.
+ * parameters are fitted by `gpudays fit` (published.h) and kept in data/fitted/published.json;
+ * nothing here knows a software stack or a calibration.
  *
  *   struct gd_gpu_fit fit;
  *   struct gd_gpu_model model;

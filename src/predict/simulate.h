@@ -2,8 +2,8 @@
  * The predicted clock: walks a program of a plan with the rates of a device instead of the device.
  * Ops run one after the other in the order of the plan; what is asynchronous
  * (collectives, copies between memories) forms a queue of its own, which starts each when the
- * computation reaches it, and ops wait for what they read by the rule of backend/side.h. Copies are
- * hidden exactly as far as those waits allow.
+ * computation reaches it, and ops wait for what they read by plan->waits. Copies are hidden exactly
+ * as far as those waits allow.
  *
  *   struct gd_simulated pass;
  *   GD_TRY(gd_simulate(&plan, GD_PROGRAM_MICRO_STEP, &rates, &pass, err));

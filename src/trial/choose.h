@@ -1,13 +1,14 @@
 /*
  * Choosing a plan: the micro-batch, and how many layers save their activations. Nothing runs here.
- * A planner builds and plans graphs until it has found the largest micro-batch that fits; it knows
- * the device from its backend, or from the catalogue (hw/hw.h) where the device is not here.
+ * A planner tries the largest useful micro-batch first and bounds the others by what that needed,
+ * until it has found the largest that fits; it knows the device from its backend, or from the
+ * catalogue (hw/hw.h) where the device is not here.
  *
  *   struct gd_planner *planner = gd_planner_new(&model);
  *   struct gd_candidate full = {0};
  *   GD_TRY(gd_planner_choose(planner, &options, &trial, &full, err));
  *   if (trial.status != GD_TRIAL_INFEASIBLE)
- *     ... predict (predict/point.h) or measure (measure.h) full.plan ...
+ *     ... predict (predict/predict_trial.h) or measure (measure.h) full.plan ...
  *   gd_candidate_deinit(&full);
  *   gd_planner_free(planner);
  */

@@ -13,7 +13,8 @@
 
 /* How the micro-batch is chosen among those that fit. */
 enum gd_micro_batch {
-  GD_MICRO_BATCH_AUTO, /* largest power of two within gd_caps.enough_flops; one at least */
+  GD_MICRO_BATCH_AUTO, /* largest power of two within gd_caps.enough_flops; one at least; half or a
+                          quarter of it where that is predicted faster */
   GD_MICRO_BATCH_POW2, /* largest power of two, as in the paper */
   GD_MICRO_BATCH_MAX,  /* largest */
   GD_MICRO_BATCH_FIXED /* the size that was asked for */

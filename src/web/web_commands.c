@@ -1,7 +1,7 @@
 /*
  * The commands that a browser does not have, since they need a device, files or processes; each
- * says so. Those that it has are src/cli's own: models, gpus, estimate, plan, cost, export,
- * published, help.
+ * says so. Those that it has are src/cli's own: models, gpus, estimate, plan, cost, export, why,
+ * published, schema, help.
  */
 #include "cli/cli.h"
 #include "plot/plot.h"

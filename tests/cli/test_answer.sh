@@ -36,6 +36,20 @@ expect 0 plan vit --gpu v100
 shown "which plans anew"
 expect 0 plan gpt2 --gpu 4x3090 --methods free-lunch --without recompute --json
 field_is next "gpudays train gpt2 --ranks 4 --methods free-lunch --data FILE"
+# For this machine bench follows, with all that was asked for; it can be typed.
+expect 0 plan pythia-14m --methods free-lunch --without tf32,recompute --threads 2 --device-memory 4GiB --micro-batch 2 --json
+field_is next "gpudays bench pythia-14m --threads 2 --device-memory 4GiB --micro-batch 2 --methods free-lunch --without recompute,tf32"
+read -ra words <<<"$(field next)"
+expect 0 "${words[@]:1}" --simulate
+expect 0 plan pythia-14m --methods 'free-lunch without tf32' --threads 2 --json
+field_is next "gpudays bench pythia-14m --threads 2 --methods free-lunch --without tf32"
+# What was timed is trained with the same limits, and with all passes.
+tiny_config "$WORK/tiny"
+settings="--seq 8 --batch 4 --threads 1 --device-memory 1GiB --host-memory 1GiB --micro-batch 2 --methods free-lunch"
+# shellcheck disable=SC2086
+try bench "$WORK/tiny" $settings --without tf32 --sample-seconds 1 # stderr: such trials are not stored
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+shown "  next      gpudays train $WORK/tiny --batch 4 --seq 8 --threads 1 --device-memory 1GiB --host-memory 1GiB --micro-batch 2 --methods free-lunch --data FILE"
 # The train command is one, up to the data.
 head -c 100000 /dev/zero >"$WORK/ids.bin"
 expect 0 plan pythia-14m --gpu 4x3090 --device-memory 4GiB --json

@@ -47,7 +47,7 @@ struct gd_cuda {
   struct gd_cuda_modules *modules;
   struct gd_cuda_autotune *autotune; /* autotune.h; NULL until something is timed or launched */
   struct gd_cuda_gemms *gemms;       /* op_matmul.c: the library; NULL until the first GEMM */
-  struct gd_cuda_cudnn *cudnn;       /* cudnn.c: likewise, for attention */
+  struct gd_cuda_cudnn *cudnn;       /* attention_cudnn.c: likewise */
 
   CUdeviceptr arena;
   int64_t arena_bytes;
@@ -169,7 +169,7 @@ enum gd_status gd_cuda_text_function(struct gd_cuda *cuda, const char *source, c
 /* --- state of parts, released by close ------------------------------------------------------ */
 
 void gd_cuda_gemms_free(struct gd_cuda *cuda); /* op_matmul.c */
-void gd_cuda_cudnn_free(struct gd_cuda *cuda); /* cudnn.c */
+void gd_cuda_cudnn_free(struct gd_cuda *cuda); /* attention_cudnn.c */
 
 /* --- collectives between GPUs: nccl.c --------------------------------------------------------- */
 
