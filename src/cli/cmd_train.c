@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/exit_code.h"
 #include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -40,13 +41,33 @@ enum { MOST_EPOCHS = 40 };
 
 static volatile sig_atomic_t asked_to_stop; /* the signal; 0: none */
 
+static int64_t asked_ns;
+
+/* A second one ends the process; not one right behind the first, which a launcher passed on to a
+   process that had it already. */
 static void note_signal(int signal_number) {
-  asked_to_stop = signal_number;
-  signal(signal_number, SIG_DFL); /* a second one ends the process */
+  if (asked_to_stop && gd_clock_ns() - asked_ns > 1000000000) {
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+  } else if (!asked_to_stop) {
+    asked_ns = gd_clock_ns();
+    asked_to_stop = signal_number;
+  }
+}
+
+/* A mapped token file became shorter, or its disk failed. */
+static void end_at_bus_error(int signal_number) {
+  static const char text[] =
+      "gpudays: a data file became shorter, or its disk failed, while it was read; "
+      "'gpudays train RUN' goes on from the last checkpoint when it is whole\n";
+  (void)signal_number;
+  (void)!write(STDERR_FILENO, text, sizeof text - 1);
+  _exit(gd_exit_of(GD_ENVIRONMENT));
 }
 
 static void catch_signals(void) {
   signal(SIGPIPE, SIG_IGN); /* who reads the notes may go; the run stays */
+  signal(SIGBUS, end_at_bus_error);
   static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART}, before;
@@ -113,6 +134,22 @@ static void show_note(void *user, const char *sentence) {
   fprintf(stderr, "gpudays: %s\n", sentence);
 }
 
+static bool holds_weights(const char *folder) {
+  char path[GD_FILE_PATH];
+  snprintf(path, sizeof path, "%.4000s/model.safetensors", folder);
+  return access(path, F_OK) == 0;
+}
+
+/* Weights that lie next to a configuration are easily taken for those that a run begins with. */
+static void append_weights(struct gd_cli *cli, const struct gd_run_settings *s) {
+  const char *folder = cli->arguments[0];
+  if (s->init[0])
+    gd_strbuf_printf(&cli->out, "  initial weights: %s\n", s->init);
+  else if (holds_weights(folder))
+    gd_strbuf_printf(&cli->out, "  initial weights: drawn; those in %s are not used (--init %s)\n",
+                     folder, folder);
+}
+
 static void append_end(struct watching *w, const struct gd_train_end *end) {
   struct gd_cli *cli = w->cli;
   const struct gd_recipe *recipe = &w->settings->model.recipe;
@@ -171,6 +208,7 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
   if (end->best_step >= 0)
     gd_strbuf_printf(&cli->out, "  lowest evaluation loss: the checkpoint of step %lld\n",
                      (long long)end->best_step);
+  append_weights(cli, w->settings);
   if (end->finished)
     snprintf(line, sizeof line, "the model is in %s/model, as transformers loads it", w->folder);
   else
@@ -544,6 +582,7 @@ static void append_plan(struct gd_cli *cli, const char *folder, const struct gd_
     append_tokens(cli, r, gd_source_tokens(data));
   else
     append_images(cli, s, gd_source_images(data));
+  append_weights(cli, s);
   gd_strbuf_printf(&cli->out, "  folder: %s\n", folder);
 }
 

@@ -38,7 +38,8 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "folder RUN: log, checkpoints, the model as transformers loads it. Interrupted,\n"
          "'gpudays train RUN' goes on, also with other --methods, --micro-batch or ranks.\n"
          "SIGTERM ends it in order, with a checkpoint; so do SIGINT, SIGHUP and SIGUSR1,\n"
-         "but for those that were ignored when it began, as by nohup or a script's '&'.",
+         "but for those that were ignored when it began, as by nohup or a script's '&'.\n"
+         "A second one, a second later or more, ends it at once. All of these exit with 0.",
          "gpudays train pythia-14m --data train.bin --eval val.bin -o run", gd_cmd_train},
     [GD_COMMAND_SAMPLE] =
         {"sample", "RUN", 1, 1, "lines of text out of a run, or out of a model folder",

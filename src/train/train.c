@@ -48,6 +48,7 @@ struct training {
   struct gd_session session;
   struct gd_trial plan;
   struct gd_source data, eval;
+  bool data_failed;          /* it cannot be read any more */
   struct micro_batch staged; /* what the staging memory holds; count 0: nothing of use */
   bool chose;                /* kernels that the run had not chosen before */
   bool images;               /* samples are images, not sequences */
@@ -130,7 +131,9 @@ static enum gd_status stage_samples(struct training *t, const struct micro_batch
   if (t->staged.first == m->first && t->staged.count == m->count)
     return GD_OK;
   t->staged.count = 0;
-  GD_TRY(gd_source_read(&t->data, m->first, m->count, inputs, labels, err));
+  enum gd_status status = gd_source_read(&t->data, m->first, m->count, inputs, labels, err);
+  t->data_failed = status != GD_OK;
+  GD_TRY(status);
   t->staged = *m;
   return GD_OK;
 }
@@ -888,8 +891,7 @@ static enum gd_status run(struct training *t, struct gd_error *err) {
   if (o->opened)
     o->opened(o->user, &t->plan, t->step);
   status = train_steps(t, err);
-  if (status == GD_BAD_INPUT &&
-      !t->comm) { /* data that cannot be read: the steps before it count */
+  if ((status == GD_BAD_INPUT || t->data_failed) && !t->comm) { /* the steps before it count */
     struct gd_error why = {0};
     if (t->step > t->saved_step && begin_checkpoint(t, true, &why) == GD_OK &&
         end_checkpoint(t, true, &why) == GD_OK)

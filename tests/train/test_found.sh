@@ -233,3 +233,38 @@ expect 0 "${run[@]}" --steps 2 --init "$WORK/run" -o "$WORK/begun"
 
 # Masks that nobody knows are asked for.
 refused 2 "which token masks is not known" train "$GD_SOURCE_DIR/tests/reference/roberta-a" --data "$WORK/a.bin" "${short[@]}"
+
+# A data file that becomes shorter under the mapping ends the run with a sentence, not with a bus error.
+cp "$WORK/a.bin" "$WORK/shrinks.bin"
+LAST="train, whose data file shrinks"
+touch "$WORK/held"
+GPUDAYS_TEST_TRAIN=hold@5=$WORK/held "$GPUDAYS" train "$WORK/tiny" --data "$WORK/shrinks.bin" "${short[@]}" --steps 400 \
+  -o "$WORK/shrunk" >"$OUT" 2>"$ERR" </dev/null &
+program=$!
+await grep -qs '"step": 5,' "$WORK/shrunk/log.jsonl"
+truncate -s 0 "$WORK/shrinks.bin"
+rm "$WORK/held"
+RC=0
+wait "$program" || RC=$?
+[[ $RC == 3 ]] || fail "$LAST: exit $RC"
+said "became shorter"
+
+# A signal that comes twice at once is one; the run ends in order.
+LAST="train, SIGTERM twice"
+touch "$WORK/held"
+GPUDAYS_TEST_TRAIN=hold@5=$WORK/held "$GPUDAYS" "${run[@]}" --steps 400 -o "$WORK/twice" >"$OUT" 2>"$ERR" </dev/null &
+program=$!
+await grep -qs '"step": 5,' "$WORK/twice/log.jsonl"
+kill -TERM "$program"
+kill -TERM "$program"
+rm "$WORK/held"
+RC=0
+wait "$program" || RC=$?
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+[[ -n $(ls "$WORK/twice/checkpoints") ]] || fail "$LAST: no checkpoint"
+
+# Weights that lie next to a configuration are not used, which is said.
+expect 0 train "$WORK/run/model" --data "$WORK/a.bin" "${short[@]}" --steps 2 --dry-run
+shown "initial weights: drawn; those in"
+expect 0 train "$WORK/run/model" --init "$WORK/run/model" --data "$WORK/a.bin" "${short[@]}" --steps 2 --dry-run
+shown "initial weights: "
