@@ -352,7 +352,8 @@ static bool has_learned(const struct gd_rates *rates) {
   return rates->learned_trials > 0 && rates->learned_square > 0;
 }
 
-/* Whether calibrations alone were compared with trials of that class, on another GPU. */
+/* This GPU has no trials of the class, but the calibration of another GPU was compared with trials
+   there. */
 static bool has_others(const struct gd_rates *rates, enum gd_point_class of) {
   return rates->multiprocessors > 0 && rates->others_models > 0 && rates->errors[of].trials == 0 &&
          (of == GD_POINT_NAIVE || of == GD_POINT_FREE_LUNCH);

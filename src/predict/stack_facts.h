@@ -61,8 +61,8 @@ struct gd_stack_facts {
   double state_bytes;    /* a parameter: weights, gradients, moments */
   double gradient_bytes; /* a parameter, as ranks sum them */
   double update_bytes;   /* a parameter, read and written by the optimizer */
-  double update_launches;              /* of the optimizer for each tensor; 0: for all at once */
-  double memory_over;                  /* see GD_STACK_MEMORY_OVER */
+  double update_launches; /* optimizer launches per tensor; 0: one launch for all tensors */
+  double memory_over;     /* see GD_STACK_MEMORY_OVER */
   double start[GD_STACK_FITTED_COUNT]; /* by the file: what is expected of such software */
   double value[GD_STACK_FITTED_COUNT]; /* fitted; else the same */
   int rows;                            /* published figures that it was fitted to; 0: none */

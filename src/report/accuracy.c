@@ -39,7 +39,7 @@ static bool in_fold(const struct gd_accuracy_fold *fold, const struct gd_stack_c
   return whole || gd_stack_leaves_out(&fold->leave, cell);
 }
 
-/* Errors of one group, and of one table where that is not 0, in a fold. */
+/* Errors of a fold's cells of one group; table 0: of both tables. */
 static struct gd_accuracy_score score_cells(const struct gd_accuracy *a,
                                             const struct gd_accuracy_fold *fold,
                                             enum gd_stack_group group, int table,
