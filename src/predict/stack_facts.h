@@ -81,8 +81,6 @@ void gd_stacks_deinit(struct gd_stacks *stacks); /* safe on a zeroed one */
 enum gd_status gd_stacks_find(const struct gd_stacks *stacks, const char *name,
                               const struct gd_stack_facts **facts,
                               struct gd_error *err) GD_MUST_USE;
-/* Appends their names, ", " between them. */
-void gd_stacks_list(const struct gd_stacks *stacks, struct gd_strbuf *out);
 
 /* Whether attention is fused there: by the file, unless the family or the method has scores. */
 bool gd_stack_has_flash(const struct gd_stack_facts *facts, const struct gd_model *model,
