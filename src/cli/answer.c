@@ -196,7 +196,7 @@ static const char *say_trust(struct gd_cli *cli, const struct gd_predicting *p,
   const struct gd_gpu *gpu = p->has_target ? p->target.gpu : NULL;
   const char *title = gpu ? short_title(gpu->title) : "this machine";
   double factor = 1 / (1 - prediction->error);
-  const char *peak = prediction->ends_at_peak ? "; the fast end is 100 % MFU" : "";
+  const char *peak = prediction->ends_at_peak ? "; the fast end is the peak" : "";
   if (prediction->validated)
     return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: tested on %s%s", factor, title,
                         peak);
@@ -354,8 +354,10 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
            prediction->days_low, prediction->days_high, trial->ranks);
   double peak =
       gd_predictor_peak(&p->predictor, trial->precision, gd_trial_peak(trial) == GD_PEAK_TF32);
-  if (peak > 0 && (gpu || trial->ranks == 1))
+  if (peak > 0 && (gpu || trial->ranks == 1)) {
     answer->mfu = trial->model_flops_per_step / prediction->step_s / (peak * trial->ranks);
+    answer->hfu = trial->exec_flops_per_step / prediction->step_s / (peak * trial->ranks);
+  }
   answer->trust = say_trust(cli, p, prediction, trial->ranks);
   return p->has_target ? set_cost(cli, &p->hw, &p->target, prediction->power_w, answer, err)
                        : GD_OK;
@@ -577,6 +579,9 @@ static void append_speed(struct gd_cli *cli, const struct gd_answer *answer) {
     gd_strbuf_printf(&text, "; %s", answer->mfu_words);
   else if (answer->mfu > 0)
     gd_strbuf_printf(&text, "; MFU %s %%", gd_format_digits(all, sizeof all, 100 * answer->mfu, 2));
+  if (!answer->mfu_words && answer->mfu >= 0.9 && answer->hfu > 0 && answer->hfu < answer->mfu)
+    gd_strbuf_printf(&text, " (HFU %s %%: masked scores are skipped)",
+                     gd_format_digits(all, sizeof all, 100 * answer->hfu, 2));
   bool other = answer->gpu && strcmp(answer->stack, "own") == 0; /* could be asked of it */
   gd_strbuf_printf(&text, "; %s%s", answer->software, other ? " (--stack pytorch: PyTorch)" : "");
   gd_show_item_buffer(cli, "speed", &text);

@@ -26,7 +26,8 @@ struct gd_answer {
   const char *interval_of;          /* "95 %: "; NULL: the interval of a prediction */
   struct gd_calendar calendar;      /* when that is done */
   double limit_days;                /* --days; 0: none */
-  double per_s, per_gpu_per_s, mfu; /* tokens, or images */
+  double per_s, per_gpu_per_s;      /* tokens, or images */
+  double mfu, hfu;
   enum gd_precision precision;
   int64_t micro_batch;
   double peak_bytes, limit_bytes;

@@ -188,7 +188,10 @@ static enum gd_status show_table(struct gd_cli *cli, const struct question *ques
   GD_TRY(gd_show_rows(&rows, 0, err));
   gd_strbuf_append(
       &cli->out,
-      "\nLower bound (100 % MFU): days at the peak of every GPU, which no run reaches.\n");
+      "\nLower bound (100 % MFU): days at the peak of every GPU, which no run reaches. As MFU "
+      "does, it "
+      "counts\nmasked scores of causal attention, which kernels skip: most of the work above some "
+      "10,000 tokens.\n");
   append_substitutions(cli, question);
   for (int i = 0; i < question->grid.n_models && !question->outlined; i++)
     gd_show_assumed(cli, &question->models[i]);

@@ -127,9 +127,9 @@ static void append_method(struct gd_strbuf *out, const char *name) {
     return;
   for (int i = 0; i < GD_METHOD_PART_COUNT; i++) {
     const char *words = gd_method_row((enum gd_method_part_id)i)->words;
-    bool said = !words; /* compile and kernels have the same words */
+    bool said = !words; /* "compiled and fused kernels" says "fused kernels" too */
     for (int k = 0; k < count && !said; k++)
-      said = strcmp(parts[k], words) == 0;
+      said = strstr(parts[k], words) != NULL;
     if (!said && gd_method_has(&method, (enum gd_method_part_id)i))
       parts[count++] = words;
   }

@@ -6,6 +6,7 @@
  * not short come first; those that buy memory with time follow where it is what keeps the
  * micro-batch small, and all others where none of these fits but what offloads.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,12 +26,10 @@ struct wanted {
 
 enum round { ROUND_PLAIN, ROUND_SHORT, ROUND_ALL };
 
-/* So few machines have all methods tried, as plan does, so that both answer alike. */
-enum { MOST_THOROUGH = 4 };
-
 /* By round, and by whether there are several GPUs; on one, all shardings are the same points. */
-static const char *const round_methods[ROUND_ALL][2][2] = {
-    [ROUND_PLAIN] = {{"free-lunch"}, {"free-lunch", "free-lunch+zero1"}},
+enum { ROUND_MOST = 3 };
+static const char *const round_methods[ROUND_ALL][2][ROUND_MOST] = {
+    [ROUND_PLAIN] = {{"free-lunch"}, {"free-lunch", "free-lunch+zero1", "free-lunch+fsdp2"}},
     [ROUND_SHORT] = {{"free-lunch+ckpt", "free-lunch+zero1+offload"},
                      {"free-lunch+ckpt+zero1", "free-lunch+zero1+offload"}},
 };
@@ -39,7 +38,7 @@ static int methods_of(bool several, enum round round, struct gd_method methods[G
   int count = 0;
   if (round == ROUND_ALL)
     return gd_method_space(several, methods);
-  for (int i = 0; i < 2 && round_methods[round][several][i]; i++)
+  for (int i = 0; i < ROUND_MOST && round_methods[round][several][i]; i++)
     if (gd_method_parse(round_methods[round][several][i], &methods[count], NULL) == GD_OK)
       count++;
   return count;
@@ -81,8 +80,9 @@ static void set_time(const struct gd_times_context *context, const struct wanted
   time->days_high = prediction->days_high;
   time->gpu_power_w = prediction->power_w;
   if (peak_flops > 0)
-    time->share =
-        gd_estimate_days(context->work->train_flops, peak_flops, target->count) / prediction->days;
+    time->share = gd_estimate_days(context->work->train_flops, peak_flops, target->count) /
+                  prediction->days *
+                  fmin(1, found->trial.exec_flops_per_step / found->trial.model_flops_per_step);
   snprintf(time->method, sizeof time->method, "%s", found->trial.method);
   bool runs = target->gpu->compute_capability >= GD_GPU_OLDEST;
   char other[48] = ""; /* what the GPU computes in instead */
@@ -163,11 +163,10 @@ static int compare_wanted(const void *left, const void *right) {
   return 0;
 }
 
-/* Machines with as many GPUs; those that the next round is for come first after each. all: the
-   last round alone, which has every method. */
+/* Machines with as many GPUs; those that the next round is for come first after each. */
 static enum gd_status predict_alike(const struct gd_times_context *context, struct wanted *wanted,
-                                    int count, bool all, struct gd_error *err) {
-  for (int round = all ? ROUND_ALL : ROUND_PLAIN; round <= ROUND_ALL && count > 0; round++) {
+                                    int count, struct gd_error *err) {
+  for (int round = ROUND_PLAIN; round <= ROUND_ALL && count > 0; round++) {
     int left = 0;
     GD_TRY(try_methods(context, wanted, count, (enum round)round, err));
     for (int i = 0; i < count; i++)
@@ -190,7 +189,7 @@ static enum gd_status predict_all(const struct gd_times_context *context, struct
       next++;
     if (asked->progress)
       asked->progress(asked->progress_user, "comparing machines", (double)i / count, -1);
-    GD_TRY(predict_alike(context, wanted + i, next - i, count <= MOST_THOROUGH, err));
+    GD_TRY(predict_alike(context, wanted + i, next - i, err));
   }
   return GD_OK;
 }

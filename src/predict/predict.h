@@ -85,7 +85,7 @@ struct gd_prediction {
   bool validated;       /* as the predictor's class */
   double error;         /* likewise */
   double low_s, high_s; /* of the step */
-  bool ends_at_peak;    /* low_s is 100 % MFU, where the interval alone would be faster */
+  bool ends_at_peak;    /* low_s is 100 % HFU, where the interval alone would be faster */
   double days, days_low, days_high;
   double power_w;                         /* of a GPU's board, mean over a step; 0: not known */
   struct gd_simulated micro_step, update; /* by kind of op */

@@ -8,13 +8,13 @@
 
 #include "store/store.h"
 
-/* No interval of a GPU reaches below what the model's FLOPs take at the peak, which is the bound of
-   `estimate`, even if this engine runs fewer (causal attention, a loss that skips). */
+/* No interval of a GPU reaches below what the FLOPs that run take at the peak: recomputed ones
+   count, masked scores of causal attention, which are skipped, do not. */
 static void end_at_peak(const struct gd_predictor *predictor, const struct gd_trial *trial,
                         const struct gd_method *method, struct gd_prediction *p) {
   bool known = predictor->rates.multiprocessors > 0; /* of a CPU it is measured, or a guess */
   double peak = trial->ranks * gd_predictor_peak(predictor, trial->precision, method->tf32);
-  double least_s = peak > 0 ? fmin(trial->model_flops_per_step / peak, p->step_s) : 0;
+  double least_s = peak > 0 ? fmin(trial->exec_flops_per_step / peak, p->step_s) : 0;
   if (!known || !(p->step_s > 0) || p->low_s >= least_s)
     return;
   p->low_s = least_s;

@@ -1,7 +1,7 @@
 /*
  * What a published row says, held against its GPU: what it cannot compute in, rates above the peak
- * of its multipliers, micro-batches that its memory does not hold. One such row, taken for a
- * measurement, would bend every fit.
+ * of its multipliers or next to none, micro-batches that its memory does not hold. One such row,
+ * taken for a measurement, would bend every fit.
  */
 #include <stdio.h>
 
@@ -33,14 +33,22 @@ bool gd_published_has_rate(const struct gd_published_row *row, const struct gd_s
                            const char *unit, struct gd_published_doubt *doubt) {
   struct gd_gpu_fit fit;
   struct gd_gpu_model gpu;
-  char most[32];
+  char most[32], least[32];
+  enum { SLOWEST = 100000 }; /* of the peak: a small model, op by op, with launches alone */
   gd_gpu_fit_start(&fit);
   gd_gpu_model_make(row->target.gpu, &fit, &gpu);
   double least_s = gd_stack_works_least_s(works, &gpu);
   double tokens = (double)row->micro_batch * (row->seq > 0 ? (double)row->seq : 1);
+  doubt->column = GD_ROW_PER_GPU;
+  if (row->per_gpu * least_s * SLOWEST < tokens) {
+    snprintf(doubt->expected, sizeof doubt->expected,
+             "at least %s %s a GPU, which is 0.001 %% of the %s's peak",
+             gd_format_digits(least, sizeof least, tokens / least_s / SLOWEST, 2), unit,
+             row->target.gpu->title);
+    return false;
+  }
   if (row->per_gpu * least_s <= tokens)
     return true;
-  doubt->column = GD_ROW_PER_GPU;
   snprintf(doubt->expected, sizeof doubt->expected,
            "at most %s %s a GPU, which is %s on the %s at 100 %% of its %s peak",
            gd_format_digits(most, sizeof most, tokens / least_s, 4), unit, row->model,

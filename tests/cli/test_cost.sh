@@ -384,6 +384,7 @@ done
 # GPUs that are there: electricity alone, and nobody rents.
 expect 0 cost pythia-160m --gpu 4x3090 --own --text
 shown "our own"
+[[ $(tr -s ' \n' ' ' <"$OUT" | grep -o "fused kernels" | wc -l) == 1 ]] || fail "$LAST: fused kernels are said twice"
 ! grep -qiE "rent(ing|:)|will rent|to buy" "$OUT" || fail "$LAST: something is bought or rented"
 expect 0 cost pythia-160m --gpu 4x3090 --own
 shown "use your 4 x 3090: $"

@@ -104,6 +104,7 @@ refused 'line 2, column "seq": "1024"; expected nothing' "${good/gpt2/vit}"
 refused 'line 2, column "batch": "8"; expected the samples of a step on all GPUs' "${good/,480,/,8,}"
 # What no computer does: rates above the peak, a precision that the GPU has not, more than its memory.
 refused 'line 2, column "per_gpu": "1e9"; expected at most 448,399 tokens/s a GPU, which is gpt2 on the NVIDIA L40S 48 GB at 100 % of its bf16 peak' "${good/120000/1e9}"
+refused 'line 2, column "per_gpu": "0.001"; expected at least 4' "${good/120000/0.001}"
 refused 'line 2, column "per_gpu": "460000"; expected at most 448' "${good/120000/460000}"
 refused 'expected at most 975.6 images/s a GPU, which is vit on the' "ours-1,us,pytorch,l40s,1,vit,,12,480,free-lunch,bf16,,,,1200,images/s,"
 refused 'line 2, column "precision": "bf16"; expected a precision of the NVIDIA V100 SXM2 16 GB: fp32 or fp16' "${good/l40s/v100}"
