@@ -2,8 +2,8 @@
  * The data files that travel inside the binary, so that gpudays is one file: presets, hardware
  * records, prices, scripts for shells, CUDA kernels, published results. The table is written by the
  * build (cmake/embed_files.cmake) from every .json and .csv file and every script under data/,
- * every .cu and .cuh file under src/backend/ and every .csv file of results/; this header only
- * declares it. Looking up and parsing is the caller's.
+ * every .cu and .cuh file under src/backend/ and every .csv file of results/. Parsing is the
+ * caller's.
  *
  *   for (int i = 0; i < gd_embedded_file_count; i++)
  *     if (strncmp(gd_embedded_files[i].path, "models/", 7) == 0)
@@ -23,5 +23,8 @@ struct gd_embedded_file {
 /* Sorted by path. The entry after the last one is all zero. */
 extern const struct gd_embedded_file gd_embedded_files[];
 extern const int gd_embedded_file_count;
+
+/* The file of exactly that path, or NULL. */
+const struct gd_embedded_file *gd_embedded_find(const char *path);
 
 #endif

@@ -742,18 +742,11 @@ enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answe
 
 /* --- for programs -------------------------------------------------------------------------- */
 
-static void set_text(struct gd_show_object *to, const char *key, const char *text) {
-  if (text)
-    gd_show_set_text(to, key, text);
-  else
-    gd_show_set_null(to, key);
-}
-
 void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer) {
   gd_show_set_text(to, "stack", answer->stack);
-  set_text(to, "software", answer->software);
-  set_text(to, "method_words", answer->words);
-  set_text(to, "trust", answer->trust);
+  gd_show_set_text_or_null(to, "software", answer->software);
+  gd_show_set_text_or_null(to, "method_words", answer->words);
+  gd_show_set_text_or_null(to, "trust", answer->trust);
   gd_show_set_positive(to, answer->images ? "images_per_s" : "tokens_per_s", answer->per_s);
   gd_show_set_positive(to, answer->images ? "images_per_s_per_gpu" : "tokens_per_s_per_gpu",
                        answer->per_gpu_per_s);
@@ -761,15 +754,15 @@ void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer)
   gd_show_calendar(to, &answer->calendar, answer->limit_days);
   gd_show_set_real(to, "rent_usd", answer->rent_usd);
   gd_show_set_real(to, "rent_usd_per_gpu_hour", answer->rent_usd_per_gpu_hour);
-  set_text(to, "rent_provider", answer->provider);
-  set_text(to, "bought", answer->machine);
+  gd_show_set_text_or_null(to, "rent_provider", answer->provider);
+  gd_show_set_text_or_null(to, "bought", answer->machine);
   gd_show_set_real(to, "hardware_usd", answer->hardware_usd);
   gd_show_set_real(to, "experiment_usd", answer->experiment_usd);
   gd_show_set_real(to, "wall_energy_kwh", answer->energy_kwh);
   gd_show_set_real(to, "energy_usd", answer->energy_usd);
   gd_show_set_real(to, "co2_kg", answer->co2_kg);
-  set_text(to, "next", answer->next);
-  set_text(to, "next_export", answer->elsewhere);
+  gd_show_set_text_or_null(to, "next", answer->next);
+  gd_show_set_text_or_null(to, "next_export", answer->elsewhere);
 }
 
 /* --- remedies ------------------------------------------------------------------------------ */

@@ -82,10 +82,8 @@ enum gd_status gd_cli_protect(struct gd_cli *cli, struct gd_error *err) {
 }
 
 const char *gd_cli_embedded(const char *path) {
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0)
-      return gd_embedded_files[i].text;
-  return NULL;
+  const struct gd_embedded_file *file = gd_embedded_find(path);
+  return file ? file->text : NULL;
 }
 
 /* `--explain recompte`: neither a pass, so that it was taken for a model, nor a model. */

@@ -375,14 +375,12 @@ static enum gd_status print_template(struct gd_cli *cli, struct gd_hw *hw, struc
   char path[128];
   GD_TRY(gd_hw_gpu(hw, cli->n_arguments > 0 ? cli->arguments[0] : "3090", &gpu, err));
   snprintf(path, sizeof path, "gpus/%s.json", gpu->name);
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0) {
-      gd_strbuf_append_bytes(&cli->out, gd_embedded_files[i].text,
-                             (size_t)gd_embedded_files[i].length);
-      return GD_OK;
-    }
-  return gd_fail(err, GD_BAD_INPUT, "%s is in a file of yours; gpus --template prints ours",
-                 gpu->name);
+  const struct gd_embedded_file *file = gd_embedded_find(path);
+  if (!file)
+    return gd_fail(err, GD_BAD_INPUT, "%s is in a file of yours; gpus --template prints ours",
+                   gpu->name);
+  gd_strbuf_append_bytes(&cli->out, file->text, (size_t)file->length);
+  return GD_OK;
 }
 
 enum gd_status gd_cmd_gpus(struct gd_cli *cli, struct gd_error *err) {

@@ -39,18 +39,11 @@ static void set_size(struct gd_show_object *to, const char *key, int64_t value, 
     gd_show_set_null(to, key);
 }
 
-static void set_text(struct gd_show_object *to, const char *key, const char *text) {
-  if (text[0])
-    gd_show_set_text(to, key, text);
-  else
-    gd_show_set_null(to, key);
-}
-
 /* What train does with the images of a preset that says so. */
 static void set_images(struct gd_show_object *to, const struct gd_model *model) {
   const struct gd_image_training *images = &model->images;
-  set_text(to, "augment", images->augment);
-  set_text(to, "normalize", images->normalize);
+  gd_show_set_known_text(to, "augment", images->augment);
+  gd_show_set_known_text(to, "normalize", images->normalize);
   if (images->augment[0]) {
     gd_show_set_real(to, "label_smoothing", images->label_smoothing);
     gd_show_set_real(to, "train_drop_path", images->drop_path);

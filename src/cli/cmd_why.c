@@ -103,25 +103,6 @@ static void say(struct why *why, enum gd_run_fact fact, enum gd_run_answer answe
   snprintf(to->said, sizeof to->said, "%s%s", words, value ? value : "");
 }
 
-static enum gd_framework framework_of(const struct why *why) {
-  static const struct {
-    const char *stack;
-    enum gd_framework framework;
-  } known[] = {{"hf-trainer", GD_FRAMEWORK_TRAINER},
-               {"transformers", GD_FRAMEWORK_TRAINER},
-               {"torchtitan", GD_FRAMEWORK_TORCHTITAN},
-               {"titan", GD_FRAMEWORK_TORCHTITAN},
-               {"megatron", GD_FRAMEWORK_MEGATRON},
-               {"megatron-lm", GD_FRAMEWORK_MEGATRON},
-               {"llmq", GD_FRAMEWORK_LLM_C},
-               {"llm.c", GD_FRAMEWORK_LLM_C}};
-  const char *asked = why->cli->options.stack;
-  for (size_t i = 0; asked && i < sizeof known / sizeof *known; i++)
-    if (strcmp(asked, known[i].stack) == 0)
-      return known[i].framework;
-  return why->log.format ? why->log.format->framework : GD_FRAMEWORK_PYTORCH;
-}
-
 /* By options: what the command line says outweighs a log. */
 static enum gd_status take_facts(struct why *why, struct gd_error *err) {
   struct gd_cli *cli = why->cli;
@@ -161,7 +142,7 @@ static enum gd_status choose_stack(struct why *why, struct gd_error *err) {
   if (why->question.facts->own || why->question.facts->paper)
     return gd_fail(err, GD_BAD_INPUT, "why knows no causes in --stack %s; 'gpudays bench' does",
                    stack);
-  why->question.framework = framework_of(why);
+  why->question.framework = gd_stack_log_framework(&why->log, why->cli->options.stack);
   return GD_OK;
 }
 

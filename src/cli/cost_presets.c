@@ -1,7 +1,6 @@
 /*
  * `gpudays cost --budget USD`: which presets a budget, and a deadline, allow; see cost.h.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,13 +45,11 @@ static void append_largest(struct gd_cli *cli, const struct gd_money_preset *pre
   gd_show_paragraph(&cli->out, 2, text);
 }
 
-/* What a model of any size would be, of 20 tokens a parameter (arXiv:2203.15556): C = 6 N 20 N, at
-   the rate that the preset's upper end leaves. */
+/* What a model of any size would be, of 20 tokens a parameter. */
 static void append_size(struct gd_cli *cli, const struct gd_money_preset *preset, bool rented) {
-  const double tokens_each = 20, limit_days = cli->options.days.value;
+  const double limit_days = cli->options.days.value;
   const struct gd_money_option *option = preset->advice[rented].option;
-  double flops = preset->table.work.train_flops / option->calendar.days_high * limit_days;
-  double size = sqrt(flops / (6 * tokens_each));
+  double tokens, size = gd_money_presets_size(preset, rented, limit_days, &tokens);
   char n[GD_SHOW_TEXT], d[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (preset->model.family->images)
     return;
@@ -61,7 +58,7 @@ static void append_size(struct gd_cli *cli, const struct gd_money_preset *preset
                             "at that rate %s trains %s parameters on 20 tokens each, %s, in the %g "
                             "days; gpudays plan --params SIZE says whether they fit",
                             gd_show_thing(thing, option, rented), gd_show_power(n, sizeof n, size),
-                            gd_show_power(d, sizeof d, tokens_each * size), limit_days));
+                            gd_show_power(d, sizeof d, tokens), limit_days));
 }
 
 /* The answer: the most that the dollars, and the days, are enough for. */

@@ -19,8 +19,8 @@ struct gd_predicting {
   struct gd_predictor predictor;
 };
 
-/* Opens the catalogue and the calibration. With --gpu, --ranks becomes --count, --nodes what the
-   target has, and --threads the CPUs that each of its GPUs has. */
+/* Opens the catalogue and the calibration. With --gpu, sets options.ranks and nodes to those of
+   the target, and --threads the CPUs that each of its GPUs has. */
 enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
                                   struct gd_error *err) GD_MUST_USE;
 void gd_predicting_close(struct gd_predicting *p); /* safe on a zeroed one */

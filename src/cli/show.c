@@ -397,6 +397,17 @@ void gd_show_set_null(struct gd_show_object *to, const char *key) {
   gd_show_set(to, key, json_null());
 }
 
+void gd_show_set_text_or_null(struct gd_show_object *to, const char *key, const char *text) {
+  if (text)
+    gd_show_set_text(to, key, text);
+  else
+    gd_show_set_null(to, key);
+}
+
+void gd_show_set_known_text(struct gd_show_object *to, const char *key, const char *text) {
+  gd_show_set_text_or_null(to, key, text && text[0] ? text : NULL);
+}
+
 void gd_show_set_positive(struct gd_show_object *object, const char *key, double value) {
   if (value > 0)
     gd_show_set_real(object, key, value);

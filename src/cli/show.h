@@ -130,6 +130,9 @@ void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value);
 /* null when the number is not finite. */
 void gd_show_set_real(struct gd_show_object *to, const char *key, double value);
 void gd_show_set_null(struct gd_show_object *to, const char *key);
+/* null where the text is NULL; for the second one also where it is empty, which is: not known. */
+void gd_show_set_text_or_null(struct gd_show_object *to, const char *key, const char *text);
+void gd_show_set_known_text(struct gd_show_object *to, const char *key, const char *text);
 /* null where it is not above 0, which is: not known. */
 void gd_show_set_positive(struct gd_show_object *object, const char *key, double value);
 /* An array of finite numbers. */

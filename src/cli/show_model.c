@@ -132,22 +132,15 @@ static void set_fields(struct gd_show_object *root, const struct gd_fields *fiel
   gd_show_set_object(root, "fields", &list);
 }
 
-static void set_or_null(struct gd_show_object *to, const char *key, const char *text) {
-  if (text)
-    gd_show_set_text(to, key, text);
-  else
-    gd_show_set_null(to, key);
-}
-
 static enum gd_status show_objects(struct gd_cli *cli, const struct gd_fields *fields,
                                    struct gd_error *err) {
   struct gd_show_object root;
   gd_show_begin(&root);
-  set_or_null(&root, "model_type", fields->model_type);
-  set_or_null(&root, "family", fields->family);
+  gd_show_set_text_or_null(&root, "model_type", fields->model_type);
+  gd_show_set_text_or_null(&root, "family", fields->family);
   for (int i = 0; i < GD_FIELD_USE_COUNT; i++)
     gd_show_set_int(&root, gd_field_use_name((enum gd_field_use)i), fields->of[i]);
-  set_or_null(&root, "problem", fields->problem);
+  gd_show_set_text_or_null(&root, "problem", fields->problem);
   set_fields(&root, fields);
   return gd_show_json(&cli->out, &root, err);
 }

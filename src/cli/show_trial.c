@@ -18,13 +18,6 @@ static void set_or_null(struct gd_show_object *to, const char *key, double value
     gd_show_set_null(to, key);
 }
 
-static void set_text_or_null(struct gd_show_object *to, const char *key, const char *text) {
-  if (text[0])
-    gd_show_set_text(to, key, text);
-  else
-    gd_show_set_null(to, key);
-}
-
 static void set_bytes_or_null(struct gd_show_object *to, const char *key, int64_t bytes) {
   if (bytes >= 0)
     gd_show_set_int(to, key, bytes);
@@ -49,7 +42,7 @@ static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
     gd_show_set_int(&categories, gd_category_name((enum gd_category)i), trial->host_parts[i]);
   gd_show_set_object(to, "host_categories", &categories);
   gd_show_set_bool(to, "feasible", trial->status != GD_TRIAL_INFEASIBLE);
-  set_text_or_null(to, "reason", trial->reason);
+  gd_show_set_known_text(to, "reason", trial->reason);
   gd_show_set_int(to, "device_limit_bytes", trial->device_limit_bytes);
   gd_show_set_int(to, "host_limit_bytes", trial->host_limit_bytes);
   gd_show_set_int(to, "live_bytes", trial->live_bytes);
@@ -57,7 +50,7 @@ static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
     gd_show_set_int(to, "gathered_bytes", trial->gathered_bytes);
   gd_show_set_text(to, "precision", gd_precision_name(trial->precision));
   gd_show_set_bool(to, "precision_substituted", trial->precision_substituted);
-  set_text_or_null(to, "no_compiler", trial->no_compiler);
+  gd_show_set_known_text(to, "no_compiler", trial->no_compiler);
   gd_show_set_int(to, "parameters", trial->parameters);
   gd_show_set_real(to, "flops_per_step", trial->model_flops_per_step);
   gd_show_set_real(to, "executed_flops_per_step", trial->exec_flops_per_step);
@@ -124,7 +117,7 @@ static void set_clocks(struct gd_show_object *to, const struct gd_trial *trial) 
   set_or_null(to, "gpu_power_w", trial->gpu_power_w, trial->gpu_power_w > 0);
   set_or_null(to, "energy_kwh", gd_trial_energy_kwh(trial), trial->gpu_power_w > 0);
   set_or_null(to, "gpu_power_limit_w", trial->gpu_power_limit_w, trial->gpu_power_limit_w > 0);
-  set_text_or_null(to, "gpu_clock_reasons", trial->gpu_clock_reasons);
+  gd_show_set_known_text(to, "gpu_clock_reasons", trial->gpu_clock_reasons);
 }
 
 static void set_measurement(struct gd_show_object *to, const struct gd_trial *trial) {
@@ -158,9 +151,9 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_bytes_or_null(to, "runtime_bytes", ran ? trial->runtime_bytes : -1);
   if (trial->n_profile > 0)
     set_profile(to, trial);
-  set_text_or_null(to, "recipe", trial->recipe);
-  set_text_or_null(to, "machine", trial->machine);
-  set_text_or_null(to, "failure", gd_trial_failure_name(trial->failure));
+  gd_show_set_known_text(to, "recipe", trial->recipe);
+  gd_show_set_known_text(to, "machine", trial->machine);
+  gd_show_set_known_text(to, "failure", gd_trial_failure_name(trial->failure));
   if (trial->tries > 0)
     gd_show_set_int(to, "tries", trial->tries);
   else
@@ -187,7 +180,7 @@ void gd_show_set_trial(struct gd_show_object *to, const struct gd_trial *trial, 
   gd_show_set_int(to, "threads", trial->threads);
   gd_show_set_int(to, "ranks", trial->ranks);
   gd_show_set_int(to, "nodes", trial->nodes);
-  set_text_or_null(to, "note", trial->note);
+  gd_show_set_known_text(to, "note", trial->note);
   set_plan(to, trial);
   set_times(to, trial, measured);
   if (measured)

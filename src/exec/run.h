@@ -72,7 +72,7 @@ enum gd_status gd_run_send(struct gd_run *run, enum gd_run_part part,
                            struct gd_error *err) GD_MUST_USE;
 /* The part of a step that is one micro-batch on every rank. */
 double gd_run_step_share(const struct gd_run *run, enum gd_run_part part);
-/* About what share of such a batch's labels counts. */
+/* Expected share of labels that count: 1, or for masked models the share that is masked. */
 double gd_run_counted_share(const struct gd_graph *graph);
 /* What dropout draws: step of training, and the place of the micro-batch's first sample in it. */
 enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t seed, int64_t step,

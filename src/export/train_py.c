@@ -208,10 +208,8 @@ static enum gd_status fill(struct script *script, struct gd_error *err) {
 /* --- the program --------------------------------------------------------------------------- */
 
 static const char *find_program(void) {
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, "export/train.py") == 0)
-      return gd_embedded_files[i].text;
-  return "";
+  const struct gd_embedded_file *file = gd_embedded_find("export/train.py");
+  return file ? file->text : "";
 }
 
 static bool holds(const struct script *script, const char *name, size_t length) {

@@ -80,7 +80,7 @@ struct gd_model {
   struct gd_image_training images;
   unsigned assumed;  /* enum gd_assumed */
   char unknown[160]; /* fields of its configuration that nothing here knows: "foo, bar" */
-  bool preset;       /* by its name, not a file that was named */
+  bool preset;       /* loaded by a preset's name, not from a file */
   bool soft_targets; /* of images: a probability for each class is the target, not one label */
 };
 

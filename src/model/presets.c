@@ -24,10 +24,7 @@ static const struct gd_embedded_file *find_embedded(const char *name) {
   int length = snprintf(path, sizeof path, "%s%s.json", folder_inside, name);
   if (length < 0 || (size_t)length >= sizeof path)
     return NULL;
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0)
-      return &gd_embedded_files[i];
-  return NULL;
+  return gd_embedded_find(path);
 }
 
 /* The path of the user's preset of that name; false when there is none. */

@@ -255,6 +255,16 @@ const struct gd_money_preset *gd_money_presets_largest(const struct gd_money_pre
   return NULL;
 }
 
+double gd_money_presets_size(const struct gd_money_preset *preset, bool rented, double days,
+                             double *tokens) {
+  const double tokens_each = 20; /* arXiv:2203.15556 */
+  const struct gd_money_option *option = preset->advice[rented].option;
+  double flops = preset->table.work.train_flops / option->calendar.days_high * days;
+  double size = sqrt(flops / (6 * tokens_each));
+  *tokens = tokens_each * size;
+  return size;
+}
+
 const struct gd_money_table *gd_money_presets_terms(const struct gd_money_presets *presets) {
   for (int i = 0; i < presets->count; i++) {
     const struct gd_money_table *table = &presets->list[i].table;

@@ -71,6 +71,10 @@ void gd_money_presets_deinit(struct gd_money_presets *presets); /* safe on a zer
 /* The preset with the most FLOPs that can be trained, rented or bought; NULL: none. */
 const struct gd_money_preset *gd_money_presets_largest(const struct gd_money_presets *presets,
                                                        bool rented);
+/* The parameters of a model that trains on 20 tokens each, and these tokens, in so many days at the
+   rate that the upper end of what is advised for that preset leaves: C = 6 N 20 N. */
+double gd_money_presets_size(const struct gd_money_preset *preset, bool rented, double days,
+                             double *tokens);
 /* A table that rests on all terms that any of them rests on; there must be a preset. */
 const struct gd_money_table *gd_money_presets_terms(const struct gd_money_presets *presets);
 

@@ -144,13 +144,6 @@ static const struct file sources_file =
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-static const struct gd_embedded_file *find_embedded(const char *path) {
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0)
-      return &gd_embedded_files[i];
-  return NULL;
-}
-
 static enum gd_status out_of_memory(struct gd_error *err) {
   return gd_nomem(err, "while reading the paper's numbers");
 }
@@ -200,7 +193,7 @@ static enum gd_status read_rows(struct gd_paper *paper, const struct gd_csv *csv
 
 static enum gd_status read_file(struct gd_paper *paper, const struct file *file, void **rows,
                                 int *count, struct gd_error *err) {
-  const struct gd_embedded_file *embedded = find_embedded(file->path);
+  const struct gd_embedded_file *embedded = gd_embedded_find(file->path);
   if (!embedded)
     return gd_fail(err, GD_INTERNAL, "data/%s is not in this program; build it again", file->path);
   struct gd_csv csv = {0};

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/compare.h"
 #include "base/cpus.h"
 #include "base/rng.h"
 #include "codegen/codegen.h"
@@ -516,11 +517,6 @@ static enum gd_status make_points(struct calibration *c, struct gd_error *err) {
 
 /* --- the check ----------------------------------------------------------------------------- */
 
-static int compare_doubles(const void *left, const void *right) {
-  const double *a = left, *b = right;
-  return *a < *b ? -1 : *a > *b;
-}
-
 /* How far the prediction of a pass and an update is from what they take. */
 static enum gd_status check_model(struct calibration *c, const struct gd_calibrate_spec *spec,
                                   const char *method, enum gd_precision precision, double *error,
@@ -542,7 +538,7 @@ static enum gd_status check_model(struct calibration *c, const struct gd_calibra
       break;
   }
   if (status == GD_OK && *checked) {
-    qsort(times, (size_t)count, sizeof *times, compare_doubles);
+    qsort(times, (size_t)count, sizeof *times, gd_compare_doubles);
     *error = fabs(micro_step.seconds / times[(count - 1) / 2] - 1);
   }
   built_deinit(&built);
@@ -568,7 +564,7 @@ static enum gd_status check_models(struct calibration *c, struct gd_error *err) 
     }
   if (count == 0)
     return GD_OK;
-  qsort(errors, (size_t)count, sizeof *errors, compare_doubles);
+  qsort(errors, (size_t)count, sizeof *errors, gd_compare_doubles);
   rates->checked_trials = count;
   rates->median_error = 0.5 * (errors[(count - 1) / 2] + errors[count / 2]);
   rates->worst_error = errors[count - 1];

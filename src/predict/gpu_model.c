@@ -58,13 +58,9 @@ enum gd_status gd_fitted_open(struct gd_json *json, bool *found, struct gd_error
   *found = true;
   if (gd_path_data("fitted.json", path, sizeof path) && !gd_file_is_missing(path))
     return gd_json_load(json, path, err);
-  for (int i = 0; i < gd_embedded_file_count; i++) {
-    const struct gd_embedded_file *file = &gd_embedded_files[i];
-    if (strcmp(file->path, "fitted/published.json") == 0)
-      return gd_json_parse(json, file->path, file->text, file->length, err);
-  }
-  *found = false;
-  return GD_OK;
+  const struct gd_embedded_file *file = gd_embedded_find("fitted/published.json");
+  *found = file != NULL;
+  return file ? gd_json_parse(json, file->path, file->text, file->length, err) : GD_OK;
 }
 
 enum gd_status gd_gpu_fit_load(struct gd_gpu_fit *fit, struct gd_error *err) {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "predict/predict_trial.h"
 
 enum { ROUNDS = 5, TRIES = 7 };
@@ -53,10 +54,6 @@ void gd_learner_free(struct gd_learner *learner) {
 
 int gd_learner_count(const struct gd_learner *learner) {
   return (int)learner->count;
-}
-
-int gd_learner_disturbed(const struct gd_learner *learner) {
-  return learner->disturbed;
 }
 
 /* --- plans --------------------------------------------------------------------------------- */
@@ -269,13 +266,8 @@ static enum gd_status fit_without(const struct gd_learner *learner, struct gd_ra
   return GD_OK;
 }
 
-static int compare_doubles(const void *left, const void *right) {
-  const double *a = left, *b = right;
-  return *a < *b ? -1 : *a > *b;
-}
-
 static double median_of(double *values, int count) {
-  qsort(values, (size_t)count, sizeof *values, compare_doubles);
+  qsort(values, (size_t)count, sizeof *values, gd_compare_doubles);
   return count > 0 ? 0.5 * (values[(count - 1) / 2] + values[count / 2]) : 0;
 }
 

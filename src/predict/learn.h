@@ -26,7 +26,6 @@ void gd_learner_free(struct gd_learner *learner); /* NULL is fine */
 enum gd_status gd_learner_add(struct gd_learner *learner, const struct gd_rates *rates,
                               const struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 int gd_learner_count(const struct gd_learner *learner);
-int gd_learner_disturbed(const struct gd_learner *learner); /* that were passed over for that */
 /* GD_BAD_INPUT where fewer than two models were added. from: where trials come from, for people. */
 enum gd_status gd_learner_learn(struct gd_learner *learner, struct gd_rates *rates,
                                 const char *from, struct gd_error *err) GD_MUST_USE;

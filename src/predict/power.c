@@ -32,7 +32,7 @@ void gd_power_of(const struct gd_gpu *gpu, const struct gd_power_units *units,
                              .idle_w = idle_share * gpu->power_w,
                              .clock_most = units->clock_most,
                              .byte_joules = has_hbm(gpu) ? hbm_joules : gddr_joules};
-  /* Wider units do fewer FLOPs at about the same power. */
+  /* Wider formats (fp32) do fewer FLOPs at the same power, so a FLOP takes more joules. */
   for (int i = 0; i < GD_PEAK_COUNT; i++)
     power->flop_joules[i] = (units->half_rate ? half_rate_energy : 1) * full_w / units->flops[i];
 }

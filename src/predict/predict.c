@@ -289,10 +289,9 @@ static enum gd_status load_embedded(const char *name, struct gd_rates *rates,
                                     struct gd_error *err) {
   char path[300];
   snprintf(path, sizeof path, "calibration/%s.json", name);
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0)
-      return parse_embedded(&gd_embedded_files[i], rates, err);
-  return gd_fail(err, GD_INTERNAL, "%s is not inside the program", path);
+  const struct gd_embedded_file *file = gd_embedded_find(path);
+  return file ? parse_embedded(file, rates, err)
+              : gd_fail(err, GD_INTERNAL, "%s is not inside the program", path);
 }
 
 enum gd_status gd_calibration_find(const char *name, struct gd_rates *rates, char *path,
@@ -352,7 +351,8 @@ static bool has_learned(const struct gd_rates *rates) {
   return rates->learned_trials > 0 && rates->learned_square > 0;
 }
 
-/* Whether calibrations alone were compared with trials of that class, on another GPU. */
+/* This GPU has no trials of the class, but the calibration of another GPU was compared with trials
+   there. */
 static bool has_others(const struct gd_rates *rates, enum gd_point_class of) {
   return rates->multiprocessors > 0 && rates->others_models > 0 && rates->errors[of].trials == 0 &&
          (of == GD_POINT_NAIVE || of == GD_POINT_FREE_LUNCH);

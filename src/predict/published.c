@@ -28,13 +28,6 @@ enum { MOST_ROWS = 8192, PATH_BYTES = 4096, MOST_BYTES = 16 << 20 };
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-static const struct gd_embedded_file *find_embedded(const char *path) {
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0)
-      return &gd_embedded_files[i];
-  return NULL;
-}
-
 static const char *const column_names[GD_ROW_COLUMNS] = {"id",
                                                          "source",
                                                          "stack",
@@ -375,7 +368,7 @@ static enum gd_status read_folder(struct reader *r, struct gd_error *err) {
 }
 
 static enum gd_status read_embedded(struct reader *r, struct gd_error *err) {
-  const struct gd_embedded_file *rows = find_embedded("published/rows.csv");
+  const struct gd_embedded_file *rows = gd_embedded_find("published/rows.csv");
   GD_ASSERT(rows);
   enum gd_status status = gd_csv_parse(&r->csv, rows->path, rows->text, rows->length, err);
   if (status == GD_OK)
@@ -385,7 +378,7 @@ static enum gd_status read_embedded(struct reader *r, struct gd_error *err) {
 }
 
 static enum gd_status read_gemms(struct gd_published *to, struct gd_error *err) {
-  const struct gd_embedded_file *file = find_embedded("published/gemm.csv");
+  const struct gd_embedded_file *file = gd_embedded_find("published/gemm.csv");
   struct gd_csv csv = {0};
   GD_ASSERT(file);
   enum gd_status status = gd_csv_parse(&csv, "published/gemm.csv", file->text, file->length, err);
@@ -423,7 +416,7 @@ static const char *name_of(const char *path) {
 /* Those of the program and of the user; with a path the rows of that file alone, which has been
    held against all others. */
 static enum gd_status load(struct gd_published *to, const char *path, struct gd_error *err) {
-  const struct gd_embedded_file *models = find_embedded("published/models.json");
+  const struct gd_embedded_file *models = gd_embedded_find("published/models.json");
   struct gd_json json = {0};
   struct reader r = {.to = to, .skip = path ? name_of(path) : NULL};
   GD_ASSERT(models);

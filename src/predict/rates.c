@@ -413,6 +413,7 @@ static double least_seconds(const struct gd_rates *rates, const struct gd_work *
   return peak > 0 && !work->on_host ? work->flops / peak : 0;
 }
 
+/* As if the point `without` had not been measured; UINT32_MAX: with all of them. */
 static double seconds_of(const struct gd_rates *rates, const struct gd_work *work,
                          uint32_t without) {
   if (gd_op_info(work->kind)->work == GD_WORK_NONE)
@@ -426,11 +427,6 @@ static double seconds_of(const struct gd_rates *rates, const struct gd_work *wor
       without == UINT32_MAX ? kept_factor(rates, work) : factor_of(rates, work, without);
   double seconds = bound * exp(factor);
   return on_gpu(rates) ? fmax(seconds, least_seconds(rates, work)) : seconds;
-}
-
-double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
-                                uint32_t point) {
-  return seconds_of(rates, work, point);
 }
 
 double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work) {
@@ -558,9 +554,8 @@ enum gd_status gd_rates_drop_disturbed(struct gd_rates *rates, struct gd_error *
     const struct gd_work *work = &rates->points[i].work;
     if (over_link(work))
       rates->points[i].seconds = least_of_larger(rates, i);
-    most[i] = over_link(work) || !has_neighbours(rates, i)
-                  ? HUGE_VAL
-                  : 2.5 * gd_rates_seconds_without(rates, work, i);
+    most[i] =
+        over_link(work) || !has_neighbours(rates, i) ? HUGE_VAL : 2.5 * seconds_of(rates, work, i);
   }
   uint32_t kept = 0;
   for (uint32_t i = 0; i < rates->n_points; i++)

@@ -137,9 +137,6 @@ void gd_rates_guess_cpu(struct gd_rates *rates, int threads, int cpus);
 /* The roofline, and the roofline times the factor of the nearest points. */
 double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work);
 double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work);
-/* The same as if that point had not been measured. */
-double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
-                                uint32_t point);
 
 /* Of a collective over the fabric of a target: how NCCL does it; false: it is none. */
 bool gd_rates_collective(const struct gd_rates *rates, const struct gd_work *work,

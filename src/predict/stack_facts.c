@@ -265,7 +265,8 @@ static bool has_word(const char *words, const char *word) {
   return strstr(words, wanted) != NULL;
 }
 
-void gd_stacks_list(const struct gd_stacks *stacks, struct gd_strbuf *out) {
+/* ", " between them. */
+static void append_names(const struct gd_stacks *stacks, struct gd_strbuf *out) {
   for (int i = 0; i < stacks->count; i++)
     gd_strbuf_printf(out, "%s%s", i ? ", " : "", stacks->all[i].name);
 }
@@ -279,7 +280,7 @@ enum gd_status gd_stacks_find(const struct gd_stacks *stacks, const char *name,
       return GD_OK;
     }
   struct gd_strbuf names = {0};
-  gd_stacks_list(stacks, &names);
+  append_names(stacks, &names);
   enum gd_status status =
       gd_fail(err, GD_BAD_INPUT, "--stack is %s; expected one of %s",
               gd_json_excerpt(shown, sizeof shown, name), names.text ? names.text : "");

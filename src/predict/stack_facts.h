@@ -61,8 +61,8 @@ struct gd_stack_facts {
   double state_bytes;    /* a parameter: weights, gradients, moments */
   double gradient_bytes; /* a parameter, as ranks sum them */
   double update_bytes;   /* a parameter, read and written by the optimizer */
-  double update_launches;              /* of the optimizer for each tensor; 0: for all at once */
-  double memory_over;                  /* see GD_STACK_MEMORY_OVER */
+  double update_launches; /* optimizer launches per tensor; 0: one launch for all tensors */
+  double memory_over;     /* see GD_STACK_MEMORY_OVER */
   double start[GD_STACK_FITTED_COUNT]; /* by the file: what is expected of such software */
   double value[GD_STACK_FITTED_COUNT]; /* fitted; else the same */
   int rows;                            /* published figures that it was fitted to; 0: none */
@@ -81,8 +81,6 @@ void gd_stacks_deinit(struct gd_stacks *stacks); /* safe on a zeroed one */
 enum gd_status gd_stacks_find(const struct gd_stacks *stacks, const char *name,
                               const struct gd_stack_facts **facts,
                               struct gd_error *err) GD_MUST_USE;
-/* Appends their names, ", " between them. */
-void gd_stacks_list(const struct gd_stacks *stacks, struct gd_strbuf *out);
 
 /* Whether attention is fused there: by the file, unless the family or the method has scores. */
 bool gd_stack_has_flash(const struct gd_stack_facts *facts, const struct gd_model *model,

@@ -529,3 +529,23 @@ void gd_stack_log_deinit(struct gd_stack_log *log) {
   gd_mem_free(log->steps);
   *log = (struct gd_stack_log){0};
 }
+
+/* --- the framework ------------------------------------------------------------------------- */
+
+enum gd_framework gd_stack_log_framework(const struct gd_stack_log *log, const char *stack) {
+  static const struct {
+    const char *stack;
+    enum gd_framework framework;
+  } known[] = {{"hf-trainer", GD_FRAMEWORK_TRAINER},
+               {"transformers", GD_FRAMEWORK_TRAINER},
+               {"torchtitan", GD_FRAMEWORK_TORCHTITAN},
+               {"titan", GD_FRAMEWORK_TORCHTITAN},
+               {"megatron", GD_FRAMEWORK_MEGATRON},
+               {"megatron-lm", GD_FRAMEWORK_MEGATRON},
+               {"llmq", GD_FRAMEWORK_LLM_C},
+               {"llm.c", GD_FRAMEWORK_LLM_C}};
+  for (size_t i = 0; stack && i < sizeof known / sizeof *known; i++)
+    if (strcmp(stack, known[i].stack) == 0)
+      return known[i].framework;
+  return log->format ? log->format->framework : GD_FRAMEWORK_PYTORCH;
+}

@@ -96,4 +96,8 @@ void gd_stack_log_deinit(struct gd_stack_log *log); /* safe on a zeroed one */
 /* "nanoGPT, Hugging Face Trainer, ...": those that are known. */
 const char *gd_stack_log_formats(char *text, size_t size);
 
+/* Of a stack by its name or alias (NULL: none was named), else of the log's format. A log without a
+   format is of a training loop of one's own. */
+enum gd_framework gd_stack_log_framework(const struct gd_stack_log *log, const char *stack);
+
 #endif

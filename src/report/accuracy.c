@@ -39,7 +39,7 @@ static bool in_fold(const struct gd_accuracy_fold *fold, const struct gd_stack_c
   return whole || gd_stack_leaves_out(&fold->leave, cell);
 }
 
-/* Errors of one group, and of one table where that is not 0, in a fold. */
+/* Errors of a fold's cells of one group; table 0: of both tables. */
 static struct gd_accuracy_score score_cells(const struct gd_accuracy *a,
                                             const struct gd_accuracy_fold *fold,
                                             enum gd_stack_group group, int table,
@@ -253,7 +253,7 @@ static const struct gd_stack_fit *fit_of(const struct gd_accuracy *a,
   return &a->all.fit;
 }
 
-enum gd_accuracy_group gd_accuracy_group_of(const struct gd_method *method) {
+static enum gd_accuracy_group group_of(const struct gd_method *method) {
   return method->offload                         ? GD_ACCURACY_OFFLOAD
          : method->ckpt                          ? GD_ACCURACY_CKPT
          : method->sharding == GD_SHARDING_ZERO1 ? GD_ACCURACY_ZERO_1
@@ -273,7 +273,7 @@ static struct gd_accuracy_choices count_choices(const struct gd_accuracy *a,
     const struct gd_stack_fit *fit = fit_of(a, unseen, cell);
     struct gd_stack_answer answer;
     if (cell->paper->table != GD_PAPER_OPTIMAL || !cell->setting ||
-        (group != GD_ACCURACY_GROUP_COUNT && gd_accuracy_group_of(&cell->setting->method) != group))
+        (group != GD_ACCURACY_GROUP_COUNT && group_of(&cell->setting->method) != group))
       continue;
     gd_stack_cell_predict(cell, fit, &answer);
     double regret = gd_stack_cell_regret(cell, fit);

@@ -168,7 +168,6 @@ enum gd_accuracy_group {
   GD_ACCURACY_OFFLOAD,
   GD_ACCURACY_GROUP_COUNT
 };
-enum gd_accuracy_group gd_accuracy_group_of(const struct gd_method *method);
 struct gd_accuracy_choices gd_accuracy_choices_of(const struct gd_accuracy *accuracy,
                                                   enum gd_accuracy_group group);
 

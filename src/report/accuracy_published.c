@@ -216,10 +216,9 @@ static enum gd_status misses(const struct gd_accuracy *a, struct gd_strbuf *out,
                {GD_UNSEEN_GPU, "its GPU"},
                {GD_UNSEEN_STACK, "its source and stack"}};
   struct gd_csv notes = {0};
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, "published/notes.csv") == 0)
-      GD_TRY(gd_csv_parse(&notes, gd_embedded_files[i].path, gd_embedded_files[i].text,
-                          gd_embedded_files[i].length, err));
+  const struct gd_embedded_file *file = gd_embedded_find("published/notes.csv");
+  if (file)
+    GD_TRY(gd_csv_parse(&notes, file->path, file->text, file->length, err));
   gd_strbuf_append(out, "\nEvery row that is missed by more than 25 %:\n\n"
                         "| row | stack | GPU | count | model | sequence | micro-batch | left out | "
                         "error | why |\n|---|---|---|---:|---|---:|---:|---|---:|---|\n");

@@ -130,7 +130,7 @@ static bool is_pythia(const struct gd_paper_recipe *recipe) {
   return strcmp(recipe->family, "Pythia") == 0;
 }
 
-/* Ratios of naive to the other time over the Pythia cells of one GPU, or of all (gpu < 0). */
+/* naive days / best (or analytic) days, for each Pythia cell of one GPU, or of all (gpu < 0). */
 static int paper_ratios(const struct gd_report *report, int gpu, bool analytic, double *ratios) {
   int count = 0;
   for (int m = 0; m < report->paper.n_recipes; m++)

@@ -93,8 +93,8 @@ static void add_fact(struct gd_report *report, enum gd_report_source source, con
   gd_strbuf_append(&report->body, "</li>\n");
 }
 
-/* Which of two trials says more of a machine: of the larger model, while it takes a year at most.
- */
+/* Whether a says more about its machine than b: the larger model does, among runs of a year at
+   most; else the shorter run. */
 static bool says_more(const struct gd_report_trial *a, const struct gd_report_trial *b) {
   const double year = 365;
   if (!b || (a->days <= year) != (b->days <= year))

@@ -16,10 +16,8 @@
 /* --- the page ------------------------------------------------------------------------------ */
 
 static const char *embedded(const char *path) {
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0)
-      return gd_embedded_files[i].text;
-  return "";
+  const struct gd_embedded_file *file = gd_embedded_find(path);
+  return file ? file->text : "";
 }
 
 static void append_head(struct gd_strbuf *out) {

@@ -183,20 +183,22 @@ enum gd_status gd_points_agree(const struct gd_points_asked *asked, bool simulat
 
 /* --- failures ------------------------------------------------------------------------------ */
 
-bool gd_point_may_succeed_later(enum gd_status status) {
+/* Whether a failure of that kind lies in the machine and not in the trial: it may go away. */
+static bool may_succeed_later(enum gd_status status) {
   return status == GD_ENVIRONMENT || status == GD_NOMEM_DEVICE || status == GD_NOMEM_HOST ||
          status == GD_MISMATCH;
 }
 
 void gd_point_set_failure(struct gd_point *point) {
   struct gd_trial *trial = &point->trial;
-  trial->failure = trial->status != GD_TRIAL_FAILED            ? GD_FAILURE_NONE
-                   : gd_point_may_succeed_later(point->status) ? GD_FAILURE_ENVIRONMENT
-                   : point->status == GD_INTERNAL              ? GD_FAILURE_CRASH
-                                                               : GD_FAILURE_PLAN;
+  trial->failure = trial->status != GD_TRIAL_FAILED   ? GD_FAILURE_NONE
+                   : may_succeed_later(point->status) ? GD_FAILURE_ENVIRONMENT
+                   : point->status == GD_INTERNAL     ? GD_FAILURE_CRASH
+                                                      : GD_FAILURE_PLAN;
 }
 
-void gd_point_fail(struct gd_point *point, const struct gd_error *error) {
+/* For that reason, before it has run. */
+static void fail_point(struct gd_point *point, const struct gd_error *error) {
   point->status = error->status;
   point->source = GD_SEARCH_PLAN;
   point->trial.status = GD_TRIAL_FAILED;
@@ -301,7 +303,7 @@ static void plan_group(const struct group *group, struct gd_graph_cache *graphs)
                                                  &point->trial, &point->prediction, &error)
                             : gd_nomem(&error, "before the first plan");
     if (point->status != GD_OK)
-      gd_point_fail(point, &error);
+      fail_point(point, &error);
     else if (point->trial.status == GD_TRIAL_INFEASIBLE)
       point->source = GD_SEARCH_PLAN;
   }

@@ -121,10 +121,6 @@ enum gd_status gd_points_error(const struct gd_point *points, int count, bool re
    cores divided among them, one at least. 0: one rank, or OMP_NUM_THREADS says it. */
 int gd_points_threads(int ranks);
 
-/* Fails a point for that reason, before it has run. */
-void gd_point_fail(struct gd_point *point, const struct gd_error *error);
-/* Whether a failure of that kind lies in the machine and not in the trial: it may go away. */
-bool gd_point_may_succeed_later(enum gd_status status);
 /* Whether both have no answer, for the same reason. */
 bool gd_point_same_failure(const struct gd_point *a, const struct gd_point *b);
 /* Why a failed trial has failed, from the point's status; GD_OK: its own check has failed. */

@@ -370,10 +370,7 @@ static const char published[] = "results/";
 static const struct gd_embedded_file *find_published(const char *name) {
   char path[64];
   snprintf(path, sizeof path, "%s%.40s.csv", published, name);
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0)
-      return &gd_embedded_files[i];
-  return NULL;
+  return gd_embedded_find(path);
 }
 
 /* Neither a file nor a name. */

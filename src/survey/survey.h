@@ -88,9 +88,6 @@ enum gd_status gd_survey_schema_load(struct gd_survey_schema *schema,
                                      struct gd_error *err) GD_MUST_USE;
 void gd_survey_schema_deinit(struct gd_survey_schema *schema); /* safe on a zeroed one */
 const char *gd_survey_kind_name(enum gd_survey_kind kind);     /* "single" */
-/* The name of a question's column: "q9_desktop_time [2 GPUs]". In the schema's arena; NULL: none
-   left. */
-const char *gd_survey_column(struct gd_survey_schema *schema, int question, int row);
 /* The first line of a file of answers; with the column that marks synthetic ones or without. */
 enum gd_status gd_survey_template(struct gd_survey_schema *schema, bool synthetic,
                                   struct gd_strbuf *out, struct gd_error *err) GD_MUST_USE;

@@ -293,10 +293,8 @@ enum gd_status gd_survey_schema_load(struct gd_survey_schema *schema, struct gd_
   static const char path[] = "survey/questions.json";
   struct loading loading = {.schema = schema, .err = err};
   *schema = (struct gd_survey_schema){0};
-  const struct gd_embedded_file *file = gd_embedded_files;
-  while (file->path && strcmp(file->path, path) != 0)
-    file++;
-  if (!file->path)
+  const struct gd_embedded_file *file = gd_embedded_find(path);
+  if (!file)
     return gd_fail(err, GD_INTERNAL, "data/%s is not in the program; build it again", path);
   enum gd_status status = gd_json_parse(&loading.json, path, file->text, file->length, err);
   if (status == GD_OK)
@@ -312,7 +310,9 @@ void gd_survey_schema_deinit(struct gd_survey_schema *schema) {
   *schema = (struct gd_survey_schema){0};
 }
 
-const char *gd_survey_column(struct gd_survey_schema *schema, int question, int row) {
+/* The name of a question's column: "q9_desktop_time [2 GPUs]". In the schema's arena; NULL: none
+   left. */
+static const char *column_name(struct gd_survey_schema *schema, int question, int row) {
   const struct gd_survey_question *q = &schema->questions[question];
   GD_ASSERT(row >= 0 && row < q->n_rows);
   return q->rows ? gd_arena_printf(&schema->arena, "%s [%s]", q->id, q->rows[row]) : q->id;
@@ -327,7 +327,7 @@ enum gd_status gd_survey_template(struct gd_survey_schema *schema, bool syntheti
   }
   for (int i = 0; i < schema->n_questions; i++)
     for (int row = 0; row < schema->questions[i].n_rows; row++) {
-      const char *name = gd_survey_column(schema, i, row);
+      const char *name = column_name(schema, i, row);
       if (!name)
         return fail_memory(err);
       gd_strbuf_append(out, comma);

@@ -153,7 +153,8 @@ static bool list_runs(DIR *files, const char *folder, struct gd_arena *arena, co
   return true;
 }
 
-enum gd_status gd_run_view_find(const char *folder, struct gd_arena *arena,
+/* Of one folder. */
+static enum gd_status find_runs(const char *folder, struct gd_arena *arena,
                                 const char *const **paths, int *count, struct gd_error *err) {
   const char **list = NULL;
   uint32_t found = 0;
@@ -191,7 +192,7 @@ enum gd_status gd_run_view_find_all(const char *const *folders, int n_folders,
   for (int i = 0; i < n_folders; i++) {
     const char *const *found;
     int more;
-    GD_TRY(gd_run_view_find(folders[i], arena, &found, &more, err));
+    GD_TRY(find_runs(folders[i], arena, &found, &more, err));
     const char **longer = gd_arena_alloc(arena, n + (size_t)more + 1, sizeof *longer);
     if (!longer)
       return gd_nomem(err, "while looking for runs");

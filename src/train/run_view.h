@@ -48,13 +48,9 @@ enum gd_status gd_run_progress_read(const char *folder, const struct gd_run_sett
                                     struct gd_run_progress *progress,
                                     struct gd_error *err) GD_MUST_USE;
 
-/* The runs of a folder, by name: itself where it is one, else those right in it. Paths in the
+/* The runs of folders, in the order of these: a folder itself where it is a run, else those right
+   in it, by name; of no folder: those of the folder `runs`, where there is one. Paths in the
    arena; none is *count 0. */
-enum gd_status gd_run_view_find(const char *folder, struct gd_arena *arena,
-                                const char *const **paths, int *count,
-                                struct gd_error *err) GD_MUST_USE;
-/* Those of several folders, in the order of these; of none: those of the folder `runs`, where there
-   is one. */
 enum gd_status gd_run_view_find_all(const char *const *folders, int n_folders,
                                     struct gd_arena *arena, const char *const **paths, int *count,
                                     struct gd_error *err) GD_MUST_USE;

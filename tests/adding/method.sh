@@ -13,3 +13,12 @@ END
 insert_before src/pass/pipeline.c '^    {"shard", gd_pass_shard' <<'END'
     {"nodecay", gd_pass_nodecay, GD_STAGE_MICRO_STEP, .needs = "", .doc = "no parameter is decayed"},
 END
+# shellcheck disable=SC2016 # backticks of Markdown
+insert_before docs/methods.md '^\| `offload` \| offload ' <<'END'
+| `nodecay` | nodecay | - | no | changed | no | - | - | - |
+END
+# shellcheck disable=SC2016
+insert_before docs/methods.md '^\| `shard` \| micro-step ' <<'END'
+| `nodecay` | micro-step | - | no | yes | no parameter is decayed |
+END
+edit tests/methods/test_parts.c 'fsdp3 and offload, joined' 'fsdp3, nodecay and offload, joined'

@@ -42,6 +42,12 @@ insert_before() {
   sed -i "$((lines - ${3:-0} - 1))r $work/text" "$1"
   echo "$1" >>"$work/touched/$part"
 }
+# edit FILE FROM TO: a text that stands in one line of the file.
+edit() {
+  [[ $(grep -cF -- "$2" "$1") == 1 ]] || fail "$1 has not one line with '$2'"
+  sed -i "s/$2/$3/" "$1"
+  echo "$1" >>"$work/touched/$part"
+}
 new_file() { # FILE: as it is in tree/ of this folder
   [[ ! -e $1 ]] || fail "$1 is there already"
   cp "$here/tree/$1" "$1"
@@ -71,7 +77,7 @@ done
 
 # Nothing here is timed: as fast to build as can be. Without optimisation intrinsics warn, so warnings are none.
 if ! { cmake -S . -B build -G Ninja -DCMAKE_C_FLAGS_RELWITHDEBINFO=-O0 -DGD_WERROR=OFF &&
-  cmake --build build --target gpudays test_op_cpu_ops test_grad_grad; } >"$work/log" 2>&1; then
+  cmake --build build --target gpudays test_op_cpu_ops test_grad_grad test_methods_parts test_hw_hw test_model_recipes; } >"$work/log" 2>&1; then
   fail "the copy does not build: $(grep -m 5 -E ' error: |undefined reference|CMake Error' "$work/log")"
 fi
 
@@ -85,6 +91,9 @@ shows() { grep -qE -- "$1" "$work/out" || fail "the answer lacks '$1': $(cat "$w
 build/tests/op/test_cpu_ops test_sub >"$work/out" 2>&1 || fail "the op differs from ref: $(cat "$work/out")"
 shows 'OK *\] test_sub'
 build/tests/grad/test_grad >"$work/out" 2>&1 || fail "its gradient is wrong: $(tail -5 "$work/out")"
+for name in methods/test_parts hw/test_hw model/test_recipes; do
+  (cd build && "tests/$name") >"$work/out" 2>&1 || fail "$name: $(grep -m 3 -F -e '---' "$work/out")"
+done
 run models toy
 shows 'Toy'
 run gpus toy-gpu

@@ -93,8 +93,8 @@ struct gd_cpu_conv1d {
   enum gd_dtype dtype; /* of x, y and dy */
   int64_t steps, channels, taps;
   int64_t begin, end; /* channels to work on */
-  bool ahead;         /* looks at the steps that come instead of those that were */
-  const void *x, *dy; /* [B][steps][channels]; dy of dw alone */
+  bool ahead;         /* reads later steps instead of earlier ones (for dx) */
+  const void *x, *dy; /* [B][steps][channels]; dy: used for dw only */
   const float *w;     /* [taps][end - begin]: of the present step, the one next to it, ... */
   const float *bias;  /* [channels] or NULL */
   void *y;

@@ -68,7 +68,7 @@ bool gd_cuda_short_attention_takes(const struct gd_cuda_call *call) {
          shared_bytes(&s) + fixed <= call->cuda->shared_bytes;
 }
 
-/* On a multiprocessor. */
+/* Blocks of the gradient kernel that one multiprocessor holds. */
 static int blocks_of_gradient(const struct shape *s) {
   return s->tiles <= TWO_BLOCKS_TILES ? 2 : 1;
 }

@@ -77,13 +77,11 @@ static enum gd_status append_file(const char *name, struct gd_strbuf *source,
                                   struct gd_error *err) {
   static const char include[] = "#include \"";
   char path[128];
-  const char *text = NULL;
   snprintf(path, sizeof path, "cuda/kernels/%s", name);
-  for (int i = 0; i < gd_embedded_file_count && !text; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0)
-      text = gd_embedded_files[i].text;
-  if (!text)
+  const struct gd_embedded_file *file = gd_embedded_find(path);
+  if (!file)
     return gd_fail(err, GD_INTERNAL, "the kernel file %s is not in this binary", path);
+  const char *text = file->text;
   for (int line = 1; *text; line++) {
     size_t length = strcspn(text, "\n"), before = sizeof include - 1;
     if (strncmp(text, include, before) == 0) {

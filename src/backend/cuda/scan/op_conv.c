@@ -29,7 +29,7 @@ enum {
   LEAST_RUN_DW = 16,
 };
 
-/* Parts of a sum, each with a row of sums in the workspace. */
+/* How a sum is cut into groups; each has a row of partial sums in the workspace. */
 struct cut {
   int64_t groups, per; /* per items of the sum a group */
 };
