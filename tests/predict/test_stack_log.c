@@ -206,7 +206,17 @@ static void test_refused(void **state) {
   refuse("iter x: loss 1, time nan ms\n");
   refuse("iter 1: loss 2.0, time -5ms, mfu 1%\n");
   refuse("iter 1: loss 2.0, time 1e300ms, mfu 1%\n");
-  refuse("step: 1 loss: 2 tps: 5 mfu: 1%\n"); /* of what batch? */
+}
+
+/* Without a header nobody knows of what batch: the rates count, but the first. */
+static void test_rates_alone(void **state) {
+  (void)state;
+  struct gd_stack_log log;
+  parse(&log, "step: 1 loss: 2 tps: 5 mfu: 1%\n");
+  assert_near(log.tokens_per_gpu_s, 5.0);
+  parse(&log, "step: 1 loss: 2 tps: 5 mfu: 1%\nstep: 2 loss: 2 tps: 100 mfu: 1%\n"
+              "step: 3 loss: 2 tps: 50 mfu: 1%\n");
+  assert_near(log.tokens_per_gpu_s, 2 / (1 / 100.0 + 1 / 50.0));
 }
 
 int main(void) {
@@ -214,6 +224,6 @@ int main(void) {
       cmocka_unit_test(test_nanogpt),  cmocka_unit_test(test_torchtitan),
       cmocka_unit_test(test_megatron), cmocka_unit_test(test_llm_c),
       cmocka_unit_test(test_trainer),  cmocka_unit_test(test_times),
-      cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_refused),  cmocka_unit_test(test_rates_alone)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
