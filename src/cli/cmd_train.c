@@ -157,8 +157,10 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
   int64_t done = end->step - w->first_step;
   bool images = w->settings->model.family->images;
   gd_show_bold(cli, w->settings->model.name);
-  gd_strbuf_printf(&cli->out, ": %lld of %lld steps, loss %.4f", (long long)end->step,
-                   (long long)recipe->steps, end->loss);
+  gd_strbuf_printf(&cli->out, ": %lld of %lld steps", (long long)end->step,
+                   (long long)recipe->steps);
+  if (done > 0)
+    gd_strbuf_printf(&cli->out, ", loss %.4f", end->loss);
   if (end->eval_loss > 0)
     gd_strbuf_printf(&cli->out, ", evaluation %.4f", end->eval_loss);
   if (end->eval_accuracy >= 0)

@@ -49,6 +49,7 @@ struct training {
   struct gd_trial plan;
   struct gd_source data, eval;
   bool data_failed;          /* it cannot be read any more */
+  int64_t ask_every;         /* so many micro-steps, whether the run is to end is asked */
   struct micro_batch staged; /* what the staging memory holds; count 0: nothing of use */
   bool chose;                /* kernels that the run had not chosen before */
   bool images;               /* samples are images, not sequences */
@@ -166,13 +167,40 @@ static void stage_ahead(struct training *t, int64_t done) {
     t->staged.count = 0;
 }
 
+static bool is_asked(const struct training *t) {
+  return t->o->stop && t->o->stop(t->o->user);
+}
+
+static bool is_late(const struct training *t) {
+  double limit_s = t->o->time_limit_s;
+  return limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->opened_ns) >= limit_s;
+}
+
+/* Between two micro-steps of a long step: whether to end without the rest of it. All ranks ask
+   alike, twice a second or less. */
+static enum gd_status break_off(struct training *t, int64_t made, bool *broken,
+                                struct gd_error *err) {
+  bool fault = gd_train_fault("within", t->step + 1);
+  if (made == 0 || (made % t->ask_every && !fault))
+    return GD_OK;
+  double said[] = {is_asked(t), is_late(t) || fault};
+  GD_TRY(sum(t, said, 2, err));
+  t->end->asked = said[0] > 0;
+  *broken = said[0] > 0 || said[1] > 0;
+  return GD_OK;
+}
+
 /* scale: of loss and gradients, 1 but for tests. Samples that are read longer than the device
    computes are waited for. */
-static enum gd_status micro_steps(struct training *t, double valid, double scale,
+static enum gd_status micro_steps(struct training *t, double valid, double scale, bool *broken,
                                   struct gd_error *err) {
   struct gd_run *run = &t->session.run;
-  int64_t begin_ns = gd_clock_ns();
-  for (int64_t done = 0; done < t->local;) {
+  int64_t begin_ns = gd_clock_ns(), made = 0;
+  *broken = false;
+  for (int64_t done = 0; done < t->local; made++) {
+    GD_TRY(break_off(t, made, broken, err));
+    if (*broken)
+      break;
     struct micro_batch m = micro_batch_at(t, t->first, done);
     int64_t read_ns = gd_clock_ns();
     GD_TRY(put_samples(t, &m, valid / scale, err));
@@ -197,17 +225,7 @@ static enum gd_status micro_steps(struct training *t, double valid, double scale
 }
 
 /* What all ranks tell each other once a step. */
-enum { SAID_LOSS, SAID_ASKED, SAID_LATE, SAID_WRITTEN, SAID_COUNT };
-
-static bool is_asked(const struct training *t) {
-  return t->o->stop && t->o->stop(t->o->user);
-}
-
-static bool is_late(const struct training *t) {
-  double limit_s = t->o->time_limit_s;
-  return (limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->opened_ns) >= limit_s) ||
-         gd_train_fault("late", t->step + 1);
-}
+enum { SAID_LOSS, SAID_ASKED, SAID_LATE, SAID_WRITTEN, SAID_ASK_EVERY, SAID_COUNT };
 
 /* The norm is known within the update: it is told which one is a spike, and skips itself. */
 static enum gd_status update(struct training *t, struct gd_train_step *out, struct gd_error *err) {
@@ -242,8 +260,15 @@ static void look_at_learning(struct training *t) {
         (long long)t->o->data.tokens.vocabulary, guessing);
 }
 
+/* Micro-steps in half a second. */
+static double ask_every(const struct training *t, int64_t step_ns) {
+  double micro_steps = (double)t->local / (double)t->plan.micro_batch;
+  return fmax(1, floor(0.5 * micro_steps / (1e-9 * (double)(step_ns + 1))));
+}
+
+/* *broken: the run is to end, and the step was not made. */
 static enum gd_status run_step(struct training *t, struct gd_train_step *out, double *said,
-                               struct gd_error *err) {
+                               bool *broken, struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int64_t begin_ns = gd_clock_ns();
@@ -251,12 +276,16 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
   double data_wait_s = t->data_wait_s;
   GD_TRY(gd_source_count(&t->data, t->first + t->offset, t->local, &valid, err));
   GD_TRY(sum(t, &valid, 1, err));
-  GD_TRY(micro_steps(t, valid, scale, err));
+  GD_TRY(micro_steps(t, valid, scale, broken, err));
+  if (*broken)
+    return GD_OK;
   GD_TRY(gd_run_take_loss(run, &said[SAID_LOSS], err));
   said[SAID_LOSS] *= gd_train_fault("loss", t->step + 1) ? 1024 : 1 / scale;
   said[SAID_ASKED] = is_asked(t);
-  said[SAID_LATE] = is_late(t);
+  said[SAID_LATE] = is_late(t) || gd_train_fault("late", t->step + 1);
+  said[SAID_ASK_EVERY] = t->rank == 0 ? ask_every(t, gd_clock_ns() - begin_ns) : 0;
   GD_TRY(sum(t, said, SAID_COUNT, err));
+  t->ask_every = (int64_t)said[SAID_ASK_EVERY];
   *out = (struct gd_train_step){.loss = said[SAID_LOSS], .lr = gd_recipe_lr(recipe, t->step)};
   out->skipped = !isfinite(out->loss) || out->loss > gd_recent_most_loss(&t->before.recent);
   if (out->skipped)
@@ -775,7 +804,9 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
     struct gd_train_step step;
     said[SAID_WRITTEN] = gd_checkpoint_is_written(&t->writer);
     double data_wait_s = t->data_wait_s;
-    GD_TRY(run_step(t, &step, said, err));
+    GD_TRY(run_step(t, &step, said, &stop, err));
+    if (stop)
+      break;
     t->end->loss = step.loss;
     t->end->asked = said[SAID_ASKED] > 0;
     stop = t->end->asked || said[SAID_LATE] > 0;
@@ -909,6 +940,7 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   *end = (struct gd_train_end){.eval_accuracy = -1};
   t->o = training;
   t->opened_ns = gd_clock_ns();
+  t->ask_every = 1;
   t->images = training->model->family->images;
   t->end = end;
   t->comm = training->trial.comm;

@@ -7,6 +7,7 @@
  *   norm@40        the gradient of step 40 is 1024 times what it is; likewise
  *   loss@40        its loss
  *   late@10        the time limit, as it seems, ends the run with step 10
+ *   within@10      likewise, after the first micro-step of step 10, which is not made
  *   slow@1=500     every step from the first on takes 500 ms more
  *   flip@40        a micro-step of step 40 that is repeated has another loss
  */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # How `gpudays train` ends when somebody ends it, or one of its ranks: a signal lets all ranks finish
-# the step and write a checkpoint; a rank that dies or stops is named, and --retries goes on from the
+# the micro-step and write a checkpoint; a rank that dies or stops is named, and --retries goes on from the
 # last checkpoint. The losses are those of a run that nobody disturbed.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
@@ -155,6 +155,23 @@ shown "asked to stop"
 # What the user did wrong is said once.
 expect 2 train "$WORK/tiny" --data "$WORK/none.bin" -o "$WORK/no" --retries 3
 said "No such file"
+
+# --- within a step -----------------------------------------------------------------------------
+
+# A long step is not waited for: it is left out, and made when the run goes on.
+for n in 1 "${ranks[@]}"; do
+  words=()
+  [[ $n == 1 ]] || words=(--ranks "$n")
+  GPUDAYS_TEST_TRAIN=within@17 expect 0 "${run[@]}" -o "$WORK/within$n" "${words[@]}"
+  shown "the time is up"
+  [[ $(last_logged "$WORK/within$n") == 16 && $(newest "$WORK/within$n") == 16 ]] || fail "$LAST: not 16 steps"
+  expect 0 train "$WORK/within$n" --threads 1
+  same "$WORK/whole$n" "$WORK/within$n"
+done
+# Nor the first one.
+expect 0 train "$WORK/tiny" --data "$WORK/train.bin" --seq 32 --batch 4000000 --micro-batch 1 --steps 2 --threads 1 \
+  --time-limit 1s -o "$WORK/long"
+shown "0 of 2 steps"
 
 # --- what a run may not be given ------------------------------------------------------------------
 
