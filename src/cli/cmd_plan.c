@@ -459,7 +459,7 @@ static enum gd_status refuse_or_outline(struct gd_cli *cli, const struct gd_erro
 }
 
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
-  struct gd_points_asked asked;
+  struct gd_points_asked asked = {0};
   cli->verbatim = cli->options.explain;
   if (cli->options.explain && gd_cli_for_programs(cli))
     return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");

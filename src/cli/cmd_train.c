@@ -62,7 +62,7 @@ static void end_at_bus_error(int signal_number) {
       "'gpudays train RUN' goes on from the last checkpoint when it is whole\n";
   (void)signal_number;
   (void)!write(STDERR_FILENO, text, sizeof text - 1);
-  _exit(gd_exit_of(GD_ENVIRONMENT));
+  _exit(GD_EXIT_ENVIRONMENT);
 }
 
 static void catch_signals(void) {
