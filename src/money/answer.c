@@ -36,7 +36,7 @@ static void find_at_risk(const struct gd_money_table *table, const struct gd_mon
   struct gd_money_limits risky = *limits;
   double least = 0;
   risky.at_risk = true;
-  for (int i = 0; i < 2 * table->count; i++) {
+  for (int i = 0; table->options && i < 2 * table->count; i++) {
     const struct gd_money_option *option = &table->options[i / 2];
     bool rented = i % 2 == 1;
     if (!gd_money_way_within(option, rented, &risky))

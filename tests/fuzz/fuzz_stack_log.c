@@ -22,8 +22,10 @@ static bool is_plain(const char *text) {
 static void check(const struct gd_stack_log *log) {
   const struct gd_stack_log_times *times = &log->times;
   GD_ASSERT(log->format && log->format->title);
-  GD_ASSERT(log->n_steps > 0 || log->tokens_per_s > 0 || log->samples_per_s > 0);
+  GD_ASSERT(log->n_steps > 0 || log->tokens_per_s > 0 || log->tokens_per_gpu_s > 0 ||
+            log->samples_per_s > 0);
   GD_ASSERT(isfinite(log->tokens_per_s) && isfinite(log->samples_per_s));
+  GD_ASSERT(isfinite(log->tokens_per_gpu_s) && log->tokens_per_gpu_s >= 0);
   GD_ASSERT(log->micro_batch >= 0 && log->seq >= 0 && log->batch >= 0 && log->gpus >= 0);
   for (uint32_t i = 0; i < log->n_steps; i++)
     GD_ASSERT(log->steps[i].seconds > 0 && isfinite(log->steps[i].seconds));
