@@ -231,7 +231,6 @@ bool gd_record_believable(const struct gd_trial *trial, const char **field, cons
       {trial->model[0], "model", "the name of a model"},
       {gd_backend_find(trial->backend, &ops, NULL) == GD_OK, "backend", "the name of a backend"},
       {trial->nodes <= trial->ranks, "nodes", "at most as many as ranks"},
-      {trial->devices <= trial->ranks, "devices", "at most as many as ranks"},
   };
   if (!pass_all(names, sizeof names / sizeof *names, field, expected))
     return false;
